@@ -19,7 +19,7 @@ import { Login } from './pages/login';
 import { ObjectView } from './pages/object/object';
 import { Server } from './pages/server';
 import { Timeline } from './pages/timeline';
-import { AppContext, type App } from './parts/app';
+import { AppContext, useEvery, type App } from './parts/app';
 import { isTyping } from './parts/keys';
 import { Help, PAGES, Palette, RESOURCE_KEYS } from './parts/palette';
 import { go, listLink, useLocation } from './parts/router';
@@ -86,21 +86,11 @@ function Root(): JSX.Element {
     case 'starting':
       return <Busy what="Keelson" />;
     case 'failed':
-      return (
-        <main class="login">
-          <h1>Keelson</h1>
-          <Problem error={phase.error} retry={() => void start('')} />
-        </main>
-      );
+      return <main class="login"><h1>Keelson</h1><Problem error={phase.error} retry={() => void start('')} /></main>;
     case 'login':
       return <Login config={phase.config} reason={phase.reason} done={() => void start('')} />;
     case 'ready':
-      return (
-        <AppContext.Provider value={phase.app}>
-          <Frame app={phase.app} />
-          <Toasts />
-        </AppContext.Provider>
-      );
+      return <AppContext.Provider value={phase.app}><Frame app={phase.app} /><Toasts /></AppContext.Provider>;
   }
 }
 
@@ -113,10 +103,7 @@ function Frame({ app }: { app: App }): JSX.Element {
   const [menu, setMenu] = useState(false);
   const main = useRef<HTMLElement>(null);
   useKeys(app, setOverlay);
-  useEffect(() => {
-    const timer = setInterval(() => document.hidden || void app.refreshDiscovery().catch(() => {}), DISCOVER_AGAIN);
-    return () => clearInterval(timer);
-  }, [app.refreshDiscovery]);
+  useEvery(DISCOVER_AGAIN, () => void app.refreshDiscovery().catch(() => {}));
   const here = at.path.join('/');
   useEffect(() => {
     setMenu(false);
@@ -124,41 +111,23 @@ function Frame({ app }: { app: App }): JSX.Element {
   }, [here]);
   return (
     <div class={menu ? 'frame menu-open' : 'frame'}>
-      <a class="skip" href="#main" onClick={(e) => { e.preventDefault(); main.current?.focus(); }}>
-        To the content
-      </a>
+      <a class="skip" href="#main" onClick={(e) => { e.preventDefault(); main.current?.focus(); }}>To the content</a>
       <header class="top">
-        <button class="quiet menu" aria-label="Menu" aria-expanded={menu} onClick={() => setMenu(!menu)}>
-          ☰
-        </button>
-        <a class="brand" href={link([])}>
-          Keelson
-        </a>
+        <button class="quiet menu" aria-label="Menu" aria-expanded={menu} onClick={() => setMenu(!menu)}>☰</button>
+        <a class="brand" href={link([])}>Keelson</a>
         <span class="dim address">{app.config.server ?? location.host}</span>
         <span class="space" />
         <button class="quiet" onClick={() => setOverlay('palette')}>
           Go to <kbd>:</kbd>
         </button>
         <a href={link(['create'])}>Create</a>
-        <button class="quiet" aria-label="Keys" onClick={() => setOverlay('help')}>
-          <kbd>?</kbd>
-        </button>
+        <button class="quiet" aria-label="Keys" onClick={() => setOverlay('help')}><kbd>?</kbd></button>
         <Theme />
-        <span class="user" title={app.user.groups.join(', ')}>
-          {app.user.username}
-        </span>
-        {app.config.proxied ? null : (
-          <button class="quiet" onClick={app.logOut}>
-            Log out
-          </button>
-        )}
+        <span class="user" title={app.user.groups.join(', ')}>{app.user.username}</span>
+        {app.config.proxied ? null : <button class="quiet" onClick={app.logOut}>Log out</button>}
       </header>
       <Sidebar app={app} here={here} />
-      <main ref={main} tabIndex={-1} id="main">
-        <Guard key={at.path.slice(0, 4).join('/')}>
-          <View app={app} at={at} />
-        </Guard>
-      </main>
+      <main ref={main} tabIndex={-1} id="main"><Guard key={at.path.slice(0, 4).join('/')}><View app={app} at={at} /></Guard></main>
       {overlay === 'help' ? <Help close={() => setOverlay('')} /> : null}
       {overlay === 'palette' ? <Palette close={() => setOverlay('')} /> : null}
     </div>
@@ -239,11 +208,7 @@ function Sidebar({ app, here }: { app: App; here: string }): JSX.Element {
     <nav ref={nav} class="side" aria-label="Resources">
       <ul>
         {PAGES.filter((p) => !p.history || app.server.history).map((p) => (
-          <li key={p.href}>
-            <a href={p.href} aria-current={`#/${here}` === p.href ? 'page' : undefined}>
-              {p.title}
-            </a>
-          </li>
+          <li key={p.href}><a href={p.href} aria-current={`#/${here}` === p.href ? 'page' : undefined}>{p.title}</a></li>
         ))}
       </ul>
       {groups.map(([title, all]) => (
@@ -252,9 +217,7 @@ function Sidebar({ app, here }: { app: App; here: string }): JSX.Element {
           <ul>
             {all.map((r) => (
               <li key={keyOf(r)}>
-                <a href={listLink(r)} title={keyOf(r)} aria-current={here.split('/')[1] === keyOf(r) ? 'page' : undefined}>
-                  {r.kind}
-                </a>
+                <a href={listLink(r)} title={keyOf(r)} aria-current={here.split('/')[1] === keyOf(r) ? 'page' : undefined}>{r.kind}</a>
               </li>
             ))}
           </ul>
@@ -272,11 +235,7 @@ function Theme(): JSX.Element {
     document.documentElement.dataset.theme = theme;
     localStorage.setItem(THEME, theme);
   };
-  return (
-    <button class="quiet" aria-label="Dark or light" onClick={change}>
-      ◐
-    </button>
-  );
+  return <button class="quiet" aria-label="Dark or light" onClick={change}>◐</button>;
 }
 
 /** useKeys handles the keys that work everywhere. */

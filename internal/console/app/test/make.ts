@@ -8,9 +8,9 @@ import type { Discovery, Resource } from '../src/logic/resources';
 export function resource(key: string, kind: string, over: Partial<Resource> = {}): Resource {
   const [plural = '', ...group] = key.split('.');
   return {
-    group: group.join('.'), version: 'v1', kind, plural, singular: kind.toLowerCase(), namespaced: true,
+    group: group.join('.'), version: 'v1', kind, plural, namespaced: true,
     verbs: ['get', 'list', 'watch', 'create', 'update', 'patch', 'delete'],
-    shortNames: [], categories: [], subresources: new Map(), otherVersions: [], ...over,
+    shortNames: [], subresources: new Map(), otherVersions: [], ...over,
   };
 }
 

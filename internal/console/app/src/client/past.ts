@@ -28,10 +28,7 @@ export async function lastChanges(r: Resource, namespace: string, name: string, 
 export const historyOf = (
   r: Resource, namespace: string, name: string, next: string, objects: boolean, signal?: AbortSignal, limit = 100,
 ): Promise<ChangePage> =>
-  request<ChangePage>(
-    objectPath(r, namespace, name, 'history') + query({ limit, continue: next, objects }),
-    { signal },
-  );
+  request<ChangePage>(objectPath(r, namespace, name, 'history') + query({ limit, continue: next, objects }), { signal });
 
 export const asOf = (r: Resource, namespace: string, name: string, at: string, signal?: AbortSignal): Promise<KubeObject> =>
   request<KubeObject>(objectPath(r, namespace, name) + query({ asOf: at }), { signal });

@@ -3,7 +3,7 @@
 import { APIError, messageOf, type KubeObject } from '../logic/kubernetes';
 import { objectLink, query } from '../logic/links';
 import { findByKind, hasVerb, keyOf, listPath, objectPath, type Discovery, type Resource } from '../logic/resources';
-import { request, requestList } from './request';
+import { METADATA_TYPE, request, requestList } from './request';
 
 export interface GraphNode {
   label: string;
@@ -13,8 +13,6 @@ export interface GraphNode {
   /** UIDs of the owners to which a line is drawn. */
   owners: string[];
 }
-
-const PARTIAL = 'application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json';
 
 /** Levels of owners, and of dependents, that are looked for. */
 const DEPTH = 6;
@@ -73,7 +71,7 @@ export async function dependentsOf(
         let next = '';
         do {
           const path = listPath(r, resource.namespaced ? object.metadata.namespace : '') + query({ limit: PAGE, continue: next });
-          const list = await requestList<KubeObject>(path, { signal, accept: PARTIAL, quiet: true });
+          const list = await requestList<KubeObject>(path, { signal, accept: METADATA_TYPE, quiet: true });
           for (const { metadata: m = {} } of list.items as Partial<KubeObject>[]) {
             for (const owner of m.ownerReferences ?? []) {
               const siblings = byOwner.get(owner.uid) ?? [];

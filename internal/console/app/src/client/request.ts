@@ -18,13 +18,12 @@ export interface Request {
 }
 
 const JSON_TYPE = 'application/json';
+/** METADATA_TYPE asks for the metadata of the objects of a list alone, TABLE_TYPE for rows. */
+export const METADATA_TYPE = 'application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json';
 export const TABLE_TYPE = 'application/json;as=Table;v=v1;g=meta.k8s.io,application/json';
 
 /** listeners are told about every warning that the server sends, and about an end of the login. */
-export const listeners = {
-  warning: (_text: string): void => {},
-  unauthorized: (): void => {},
-};
+export const listeners = { warning: (_text: string): void => {}, unauthorized: (): void => {} };
 
 function headers(r: Request): Headers {
   const h = new Headers({ Accept: r.accept ?? JSON_TYPE, ...credentials() });

@@ -1,7 +1,7 @@
 // How objects come back: as cmd/keelson/kubectlhistory/undelete.go and managers.go.
 
-import { annotationUID, clean, createForms, EXISTS, FIELD_MANAGER, isNamespace, keepVolume, managersThen, rewire } from '../logic/comeback';
-import { APIError, messageOf, type APIService, type KubeObject } from '../logic/kubernetes';
+import { annotationUID, clean, createForms, EXISTS, isNamespace, keepVolume, managersThen, rewire } from '../logic/comeback';
+import { APIError, FIELD_MANAGER, messageOf, type APIService, type KubeObject } from '../logic/kubernetes';
 import { query } from '../logic/links';
 import { neverUndeleted, planned, type Candidate } from '../logic/plan';
 import { apiVersionOf, findByKind, listPath, objectPath, type Discovery, type Resource } from '../logic/resources';
@@ -245,8 +245,7 @@ export async function restoreManagers(r: Resource, then: KubeObject, written: Ku
           error = another;
         }
       }
-      return is(error, 'NotFound', 404)
-        ? '' : `its fields belong to ${FIELD_MANAGER}, not to their managers of then: ${messageOf(error)}`;
+      return is(error, 'NotFound', 404) ? '' : `its fields belong to ${FIELD_MANAGER}, not to their managers of then: ${messageOf(error)}`;
     }
   }
 }

@@ -13,15 +13,12 @@ export interface Change {
   verb?: string;
   subresource?: string;
   fieldManager?: string;
-  userAgent?: string;
-  auditID?: string;
   reason?: string;
   changed?: string[];
   moreChanged?: number;
   object?: KubeObject;
   // In a feed:
   group?: string;
-  version?: string;
   resource?: string;
   namespace?: string;
   name?: string;
@@ -30,11 +27,9 @@ export interface Change {
 export interface ChangePage {
   metadata?: { continue?: string; resourceVersion?: string };
   items?: Change[];
-  unreadable?: unknown;
 }
 
-export const who = (c: Change): string =>
-  c.impersonator ? `${c.user ?? ''} (by ${c.impersonator})` : (c.user ?? '');
+export const who = (c: Change): string => c.impersonator ? `${c.user ?? ''} (by ${c.impersonator})` : (c.user ?? '');
 
 export const how = (c: Change): string => [c.verb, c.subresource].filter(Boolean).join(' ');
 

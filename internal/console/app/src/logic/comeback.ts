@@ -1,7 +1,7 @@
 // How an object comes back, or gets the content that it had. The rules are those of `kubectl history` (docs/history.md), as in
 // cmd/keelson/kubectlhistory.
 
-import type { KubeObject, ManagedFields } from './kubernetes';
+import { FIELD_MANAGER, type KubeObject, type ManagedFields } from './kubernetes';
 import { builtIn, TOKEN_SECRET } from './plan';
 import { apiVersionOf, type Resource } from './resources';
 import { at, isMembers, listAt, put, remove, textAt } from './values';
@@ -157,8 +157,6 @@ export function createForms(r: Resource, o: KubeObject): { object: KubeObject; n
   return forms;
 }
 
-export const FIELD_MANAGER = 'keelson-console';
-
 export const EXISTS = 'an object of this name exists';
 
 /** isContainer tells whether objects of a resource come back with what was in them: namespaces, and definitions with their objects. */
@@ -187,8 +185,5 @@ export function managersThen(then: KubeObject, now: KubeObject, uids: Map<string
   const had = new Set(before.map(key));
   const since = current.filter((e) => !had.has(key(e)));
   const own = (e: Manager): boolean => e.manager === FIELD_MANAGER && !e.subresource;
-  return [
-    ...before,
-    ...since.filter((e) => !own(e) || annotationUID(now)).map((e) => (own(e) ? { ...e, fieldsV1: OWN_FIELDS } : e)),
-  ];
+  return [...before, ...since.filter((e) => !own(e) || annotationUID(now)).map((e) => (own(e) ? { ...e, fieldsV1: OWN_FIELDS } : e))];
 }

@@ -21,12 +21,7 @@ export const ownersText = (owners: Owner[]): string => owners.map(ownerText).joi
 export function ownersByPath(managed: ManagedFields[] | undefined): Map<string, Owner[]> {
   const found = new Map<string, Owner[]>();
   for (const m of managed ?? []) {
-    const owner: Owner = {
-      manager: m.manager ?? '',
-      operation: m.operation ?? '',
-      subresource: m.subresource ?? '',
-      time: m.time ?? '',
-    };
+    const owner: Owner = { manager: m.manager ?? '', operation: m.operation ?? '', subresource: m.subresource ?? '', time: m.time ?? '' };
     walk(m.fieldsV1 ?? {}, '', (path) => {
       const owners = found.get(path);
       if (owners) owners.push(owner);
@@ -134,8 +129,7 @@ export function above(path: string): string {
 function withoutSecondKeys(owners: Map<string, Owner[]>, path: string): string {
   if (!/\[[A-Za-z]+=/.test(path)) return path;
   const pattern = new RegExp(
-    `^${path
-      .split(/(\[[A-Za-z]+=[^\]]*\])/)
+    `^${path.split(/(\[[A-Za-z]+=[^\]]*\])/)
       .map((part) => {
         const key = /^\[([A-Za-z]+=[^\]]*)\]$/.exec(part);
         return key ? `\\[(?:[^\\]]*,)?${literal(key[1] ?? '')}(?:,[^\\]]*)?\\]` : literal(part);

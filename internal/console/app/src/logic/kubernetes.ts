@@ -97,6 +97,9 @@ export interface WatchEvent<T> {
   object: T;
 }
 
+/** FIELD_MANAGER is the name under which the page writes. */
+export const FIELD_MANAGER = 'keelson-console';
+
 export const isAbort = (e: unknown): boolean => e instanceof DOMException && e.name === 'AbortError';
 
 export const messageOf = (e: unknown): string => (e instanceof Error ? e.message : String(e));

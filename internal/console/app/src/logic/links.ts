@@ -26,10 +26,7 @@ export function parse(hash: string): Location {
       return part;
     }
   };
-  return {
-    path: path.split('/').filter(Boolean).map(decode),
-    params: new URLSearchParams(text.slice(path.length + 1)),
-  };
+  return { path: path.split('/').filter(Boolean).map(decode), params: new URLSearchParams(text.slice(path.length + 1)) };
 }
 
 export function link(path: string[], params: Record<string, string | undefined> = {}): string {

@@ -41,8 +41,7 @@ export function grantsOf(who: Impersonation, bindings: Binding[], kind: Grant['k
     if (s?.kind === 'Group') return groups.has(s.name ?? '');
     return s?.kind === 'ServiceAccount' && who.user === `system:serviceaccount:${s.namespace}:${s.name}`;
   };
-  return bindings
-    .filter((b) => (b.subjects ?? []).some(matches))
+  return bindings.filter((b) => (b.subjects ?? []).some(matches))
     .map((binding) => {
       const { kind: of = '', name = '' } = binding.roleRef ?? {};
       const role = (of === 'Role' ? roles : clusterRoles).find((r) => r.metadata.name === name);

@@ -5,11 +5,9 @@ export interface Resource {
   version: string;
   kind: string;
   plural: string;
-  singular: string;
   namespaced: boolean;
   verbs: string[];
   shortNames: string[];
-  categories: string[];
   subresources: Map<string, string[]>; // name to verbs
   /** Other versions that are served, the preferred one is not among them. */
   otherVersions: string[];
@@ -31,10 +29,8 @@ export interface APIGroup {
       resource: string;
       responseKind?: { kind: string };
       scope?: string;
-      singularResource?: string;
       verbs?: string[];
       shortNames?: string[];
-      categories?: string[];
       subresources?: { subresource: string; verbs?: string[] }[];
     }[];
   }[];
@@ -57,8 +53,8 @@ export function discoveryOf(groups: APIGroup[], before?: Discovery): Discovery {
           continue;
         }
         const one: Resource = {
-          group, version, kind: r.responseKind.kind, plural: r.resource, singular: r.singularResource ?? '', namespaced: r.scope === 'Namespaced',
-          verbs: r.verbs, shortNames: r.shortNames ?? [], categories: r.categories ?? [],
+          group, version, kind: r.responseKind.kind, plural: r.resource, namespaced: r.scope === 'Namespaced',
+          verbs: r.verbs, shortNames: r.shortNames ?? [],
           subresources: new Map((r.subresources ?? []).map((s) => [s.subresource, s.verbs ?? []])), otherVersions: [],
         };
         seen.set(r.resource, one);
@@ -76,8 +72,7 @@ export const hasVerb = (r: Resource, verb: string): boolean => r.verbs.includes(
 /** keyOf is how a resource is named in an address of the page: pods, deployments.apps. */
 export const keyOf = (r: Pick<Resource, 'group' | 'plural'>): string => (r.group ? `${r.plural}.${r.group}` : r.plural);
 
-export const apiVersionOf = (r: Pick<Resource, 'group' | 'version'>): string =>
-  r.group ? `${r.group}/${r.version}` : r.version;
+export const apiVersionOf = (r: Pick<Resource, 'group' | 'version'>): string => r.group ? `${r.group}/${r.version}` : r.version;
 
 /** escapeSegment escapes a text as a segment of a path. Halves of surrogate pairs, which have no encoding, become U+FFFD. */
 export const escapeSegment = (text: string): string => encodeURIComponent(text.replace(/\p{Cs}/gu, '\ufffd'));

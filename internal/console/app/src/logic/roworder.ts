@@ -91,8 +91,7 @@ export class RowOrder {
       return rows.sort((a, b) => (at.get(a) ?? 0) - (at.get(b) ?? 0));
     }
     const sign = down ? -1 : 1;
-    return rows
-      .map((row) => ({ row, value: by(row) }))
+    return rows.map((row) => ({ row, value: by(row) }))
       .sort((a, b) => {
         const [noA, noB] = [a.value === undefined, b.value === undefined];
         if (noA !== noB) return noA ? 1 : -1;

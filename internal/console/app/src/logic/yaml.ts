@@ -23,8 +23,7 @@ const schema = new Schema([
   ...FAILSAFE_SCHEMA.tags, nullCoreTag, boolYaml11Tag,
   {
     ...intCoreTag,
-    resolve: (source, explicit, tag) =>
-      /^[-+]?0[0-7]+$/.test(source) ? parseInt(source, 8) : intCoreTag.resolve(source, explicit, tag),
+    resolve: (source, explicit, tag) => /^[-+]?0[0-7]+$/.test(source) ? parseInt(source, 8) : intCoreTag.resolve(source, explicit, tag),
   },
   floatCoreTag, mergeTag, // what floatCoreTag matches includes integers
 ]);

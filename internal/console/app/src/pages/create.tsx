@@ -3,14 +3,14 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { request } from '../client/request';
-import { APIError, messageOf, type KubeObject } from '../logic/kubernetes';
+import { APIError, FIELD_MANAGER, messageOf, type KubeObject } from '../logic/kubernetes';
 import { objectLink, query } from '../logic/links';
 import { apiVersionOf, findByKey, findByKind, listPath, objectPath } from '../logic/resources';
 import { documents } from '../logic/yaml';
 import { useApp } from '../parts/app';
 import { Editor } from '../parts/editor';
 import { currentNamespace, useLocation } from '../parts/router';
-import { Badge, SimpleTable } from '../parts/ui';
+import { Badge, Check, SimpleTable } from '../parts/ui';
 
 interface Result {
   name: string;
@@ -62,7 +62,7 @@ export function Create(): JSX.Element {
     const resource = findByKind(app.discovery, o.apiVersion ?? '', o.kind ?? '');
     if (!resource) return { name: label, ok: false, text: `the server has no ${o.kind ?? 'kind'} in ${o.apiVersion ?? 'no apiVersion'}` };
     const namespace = resource.namespaced ? o.metadata.namespace || currentNamespace() || 'default' : undefined;
-    const options = { fieldManager: 'keelson-console', dryRun: dryRun ? 'All' : '' };
+    const options = { fieldManager: FIELD_MANAGER, dryRun: dryRun ? 'All' : '' };
     try {
       const sent = { ...o, metadata: { ...o.metadata, ...(namespace ? { namespace } : {}) } };
       const stored =
@@ -90,19 +90,10 @@ export function Create(): JSX.Element {
         <h1>Create</h1>
         <span class="dim">Several documents are separated by ---</span>
         <span class="space" />
-        <button disabled={!!busy} onClick={() => void run('create', true)}>
-          Try (dry run)
-        </button>
-        <label class="check" title="Apply takes fields that others own">
-          <input type="checkbox" checked={force} onChange={(e) => setForce(e.currentTarget.checked)} />
-          Take over fields
-        </label>
-        <button disabled={!!busy} onClick={() => void run('apply', false)}>
-          Apply
-        </button>
-        <button class="primary" disabled={!!busy} onClick={() => void run('create', false)}>
-          Create
-        </button>
+        <button disabled={!!busy} onClick={() => void run('create', true)}>Try (dry run)</button>
+        <Check title="Apply takes fields that others own" checked={force} change={setForce}>Take over fields</Check>
+        <button disabled={!!busy} onClick={() => void run('apply', false)}>Apply</button>
+        <button class="primary" disabled={!!busy} onClick={() => void run('create', false)}>Create</button>
       </header>
       <Editor label="YAML to create" value={text} change={setText} save={() => void run('create', true)} />
       {error ? <div class="problem" role="alert">{error}</div> : null}

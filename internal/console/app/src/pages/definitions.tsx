@@ -4,7 +4,7 @@ import type { JSX } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { request, requestList } from '../client/request';
 import { textOf } from '../logic/format';
-import { messageOf, type KubeObject } from '../logic/kubernetes';
+import { FIELD_MANAGER, messageOf, type KubeObject } from '../logic/kubernetes';
 import { link, objectLink, query } from '../logic/links';
 import { findByKey, listPath, type Resource } from '../logic/resources';
 import { convert, limits, simpleFields, typeOf, type Definition, type Schema, type SimpleField } from '../logic/schema';
@@ -24,10 +24,7 @@ export function Definitions(): JSX.Element {
   if (!loaded.value) return <Busy what="Loading" />;
   return (
     <section>
-      <header class="bar">
-        <h1>Custom resources</h1>
-        <span class="count">{loaded.value.items.length}</span>
-      </header>
+      <header class="bar"><h1>Custom resources</h1><span class="count">{loaded.value.items.length}</span></header>
       <SimpleTable
         label="Definitions"
         empty="There are no custom resource definitions."
@@ -74,16 +71,12 @@ export function DefinitionView({ name }: { name: string }): JSX.Element {
         <label>
           Version{' '}
           <select value={shown?.name ?? ''} onChange={(e) => setVersion(e.currentTarget.value)}>
-            {versions.map((v) => (
-              <option key={v.name}>{v.name}</option>
-            ))}
+            {versions.map((v) => <option key={v.name}>{v.name}</option>)}
           </select>
         </label>
         {resource ? <a class="button" href={listLink(resource)}>Objects</a> : null}
         {definitions ? <a class="button" href={objectLink(definitions, '', name)}>Definition</a> : null}
-        <button aria-pressed={form} onClick={() => setForm(!form)}>
-          {form ? 'Schema' : 'Create with a form'}
-        </button>
+        <button aria-pressed={form} onClick={() => setForm(!form)}>{form ? 'Schema' : 'Create with a form'}</button>
       </header>
       {schema.description ? <p>{schema.description}</p> : null}
       <Facts
@@ -104,11 +97,8 @@ export function DefinitionView({ name }: { name: string }): JSX.Element {
         />
       ) : (
         <ul class="schema">
-          {Object.entries(schema.properties ?? {})
-            .filter(([key]) => !['apiVersion', 'kind', 'metadata'].includes(key))
-            .map(([key, s]) => (
-              <Property key={key} name={key} schema={s} required={schema.required?.includes(key) ?? false} depth={0} />
-            ))}
+          {Object.entries(schema.properties ?? {}).filter(([key]) => !['apiVersion', 'kind', 'metadata'].includes(key))
+            .map(([key, s]) => <Property key={key} name={key} schema={s} required={schema.required?.includes(key) ?? false} depth={0} />)}
         </ul>
       )}
     </section>
@@ -136,12 +126,7 @@ function Property(props: { name: string; schema: Schema; required: boolean; dept
     </>
   );
   if (!below || depth > 20) {
-    return (
-      <li>
-        {head}
-        {about}
-      </li>
-    );
+    return <li>{head}{about}</li>;
   }
   return (
     <li>
@@ -185,7 +170,7 @@ function Form(props: {
       return;
     }
     try {
-      await request(listPath(resource, namespace) + query({ fieldManager: 'keelson-console', fieldValidation: 'Strict' }), {
+      await request(listPath(resource, namespace) + query({ fieldManager: FIELD_MANAGER, fieldValidation: 'Strict' }), {
         method: 'POST', body: JSON.stringify(object),
       });
       toast('info', `${name} is created`);
@@ -218,10 +203,7 @@ function Form(props: {
         {error ? <Problem error={error} /> : null}
         <button class="primary">Create</button>
       </form>
-      <div>
-        <h2>What is sent</h2>
-        <pre class="value">{toYAML(object)}</pre>
-      </div>
+      <div><h2>What is sent</h2><pre class="value">{toYAML(object)}</pre></div>
     </div>
   );
 }
@@ -237,9 +219,7 @@ function Field({ field, value, change }: { field: SimpleField; value: string; ch
       {choices ? (
         <select value={value} onChange={(e) => change(e.currentTarget.value)}>
           <option value="" />
-          {choices.map((c) => (
-            <option key={c}>{c}</option>
-          ))}
+          {choices.map((c) => <option key={c}>{c}</option>)}
         </select>
       ) : (
         <input

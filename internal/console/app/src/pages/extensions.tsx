@@ -61,10 +61,7 @@ export function Extensions(): JSX.Element {
     return r ? objectLink(r, '', o.metadata.name ?? '') : '';
   };
   const webhooks = (
-    [
-      ['validatingwebhookconfigurations', loaded.value.validating],
-      ['mutatingwebhookconfigurations', loaded.value.mutating],
-    ] as const
+    [['validatingwebhookconfigurations', loaded.value.validating], ['mutatingwebhookconfigurations', loaded.value.mutating]] as const
   ).flatMap(([plural, all]) =>
     all.flatMap((c) =>
       (c.webhooks ?? []).map((w) => {
@@ -85,11 +82,7 @@ export function Extensions(): JSX.Element {
   );
   return (
     <section>
-      <header class="bar">
-        <h1>Extensions</h1>
-        <span class="space" />
-        <button onClick={loaded.reload}>Read again</button>
-      </header>
+      <header class="bar"><h1>Extensions</h1><span class="space" /><button onClick={loaded.reload}>Read again</button></header>
       <h2>Extension API servers</h2>
       <SimpleTable
         label="APIServices"
@@ -121,10 +114,7 @@ export function Extensions(): JSX.Element {
         empty="There are no admission policies."
         head={['Policy', 'Type', 'If it fails', '99 %', 'Checks', 'Warnings of its types']}
         rows={(
-          [
-            ['validatingadmissionpolicies', loaded.value.policies],
-            ['mutatingadmissionpolicies', loaded.value.mutatingPolicies],
-          ] as const
+          [['validatingadmissionpolicies', loaded.value.policies], ['mutatingadmissionpolicies', loaded.value.mutatingPolicies]] as const
         ).flatMap(([plural, all]) =>
           all.map((p) => {
             const l = policyLatency.get(p.metadata.name ?? '');

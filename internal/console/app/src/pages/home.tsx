@@ -1,15 +1,15 @@
 // The first page: what is here, and what is not well.
 
 import type { JSX } from 'preact';
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
-import { requestList } from '../client/request';
+import { useEffect, useMemo, useState } from 'preact/hooks';
+import { METADATA_TYPE, requestList } from '../client/request';
 import { follow } from '../client/watch';
 import { aboutOf, grouped, timeOf, type KubeEvent } from '../logic/events';
 import { textOf } from '../logic/format';
 import type { KubeObject } from '../logic/kubernetes';
 import { link, objectLink, query } from '../logic/links';
 import { findByKey, findByKind, hasVerb, listPath } from '../logic/resources';
-import { useApp, useLoaded } from '../parts/app';
+import { useApp, useEvery, useLoaded } from '../parts/app';
 import { listLink } from '../parts/router';
 import { Age, Badge, Busy, Facts, SimpleTable } from '../parts/ui';
 
@@ -79,9 +79,7 @@ export function Home(): JSX.Element {
         FIRST.map((key) => findByKey(app.discovery, key)).map(async (r) => {
           if (!r || !hasVerb(r, 'list')) return null;
           try {
-            const list = await requestList<KubeObject>(`${listPath(r)}?limit=1`, {
-              signal, quiet: true, accept: 'application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json',
-            });
+            const list = await requestList<KubeObject>(`${listPath(r)}?limit=1`, { signal, quiet: true, accept: METADATA_TYPE });
             return { r, n: list.items.length + (list.metadata.remainingItemCount ?? 0), more: !list.metadata.remainingItemCount && !!list.metadata.continue };
           } catch {
             return null;
@@ -90,12 +88,7 @@ export function Home(): JSX.Element {
       ),
     [],
   );
-  const reload = useRef(loaded.reload);
-  reload.current = loaded.reload;
-  useEffect(() => {
-    const timer = setInterval(() => document.hidden || reload.current(), COUNT_AGAIN);
-    return () => clearInterval(timer);
-  }, []);
+  useEvery(COUNT_AGAIN, loaded.reload);
   const groups = useMemo(() => grouped(warnings.events.values()), [warnings]);
   return (
     <section>
@@ -158,9 +151,7 @@ export function Home(): JSX.Element {
             ];
           })}
         />
-      ) : (
-        <Busy what="Reading the Events" />
-      )}
+      ) : <Busy what="Reading the Events" />}
       {groups.length > SHOWN ? <p class="dim">{groups.length - SHOWN} other kinds of warnings are older.</p> : null}
       {warnings.more && warnings.state !== 'loading' ? (
         <p class="dim">There are more than {MOST_WARNINGS} warnings: not all were read, so newer ones may be missing.</p>

@@ -14,8 +14,8 @@ import { useApp } from '../parts/app';
 import { isTyping } from '../parts/keys';
 import { NamespacePicker } from '../parts/namespaces';
 import { currentNamespace, go, rememberNamespace, setParams, useLocation } from '../parts/router';
-import { Age, Badge, Problem, TextField } from '../parts/ui';
-import { useWindow } from '../parts/window';
+import { Age, Badge, Check, Problem, TextField } from '../parts/ui';
+import { heightOf, useWindow } from '../parts/window';
 
 const ROW_HEIGHT = 28;
 
@@ -70,10 +70,7 @@ export function ResourceList({ resource }: { resource: Resource }): JSX.Element 
   return (
     <section class="list">
       <header class="bar">
-        <h1>
-          {resource.kind}
-          <span class="dim group">{resource.group || 'core'}</span>
-        </h1>
+        <h1>{resource.kind}<span class="dim group">{resource.group || 'core'}</span></h1>
         <span class="count" role="status" data-testid="count">
           {s?.state === 'loading' ? `${total} …` : rows.length === total ? `${total}` : `${rows.length} of ${total}`}
         </span>
@@ -81,9 +78,7 @@ export function ResourceList({ resource }: { resource: Resource }): JSX.Element 
         <span class="space" />
         {resource.namespaced ? <NamespacePicker value={namespace} change={(ns) => setParams({ ns: ns || undefined })} /> : null}
         {resource.verbs.includes('create') ? (
-          <a class="button" href={link(['create'], { kind: keyOf(resource), ns: namespace || undefined })}>
-            Create
-          </a>
+          <a class="button" href={link(['create'], { kind: keyOf(resource), ns: namespace || undefined })}>Create</a>
         ) : null}
       </header>
       <div class="bar filters">
@@ -103,14 +98,8 @@ export function ResourceList({ resource }: { resource: Resource }): JSX.Element 
         />
         <Selector label="Labels" hint="app=web,tier!=db" value={labelSelector} name="labels" />
         <Selector label="Fields" hint="spec.nodeName=n1" value={fieldSelector} name="fields" />
-        <label class="check">
-          <input type="checkbox" checked={failing} onChange={(e) => setParams({ failing: e.currentTarget.checked ? '1' : undefined })} />
-          Only what is failing
-        </label>
-        <label class="check">
-          <input type="checkbox" checked={wide} onChange={(e) => setParams({ wide: e.currentTarget.checked ? '1' : undefined })} />
-          All columns
-        </label>
+        <Check checked={failing} change={(on) => setParams({ failing: on ? '1' : undefined })}>Only what is failing</Check>
+        <Check checked={wide} change={(on) => setParams({ wide: on ? '1' : undefined })}>All columns</Check>
         {app.server.history && resource.namespaced ? (
           <a href={link(['timeline'], { ns: namespace || undefined, resource: resource.plural })}>What changed</a>
         ) : null}
@@ -199,14 +188,7 @@ function Rows(props: {
   const heads = [...(props.showNamespace ? [{ name: 'Namespace', i: -1, description: '' }] : []), ...columns];
   const now = performance.now();
   return (
-    <div
-      class="rows"
-      ref={box}
-      tabIndex={0}
-      role="region"
-      aria-label={`${resource.kind} objects`}
-      onScroll={place}
-    >
+    <div class="rows" ref={box} tabIndex={0} role="region" aria-label={`${resource.kind} objects`} onScroll={place}>
       <table aria-rowcount={rows.length + 1}>
         <thead>
           <tr>
@@ -236,9 +218,7 @@ function Rows(props: {
             return (
               <tr key={row.key} class={classes} aria-rowindex={at + 2} onClick={() => setCursor(at)} onDblClick={() => open(row)}>
                 {props.showNamespace ? <td class="dim">{row.namespace}</td> : null}
-                {columns.map((c) => (
-                  <Cell key={c.i} resource={resource} row={row} column={c} value={row.cells[c.i]} first={c.i === 0} />
-                ))}
+                {columns.map((c) => <Cell key={c.i} resource={resource} row={row} column={c} value={row.cells[c.i]} first={c.i === 0} />)}
               </tr>
             );
           })}
@@ -250,37 +230,21 @@ function Rows(props: {
   );
 }
 
-/** Spacer takes the space of rows that are not shown. The height is set by the object model: a style attribute is refused by the policy. */
-function Spacer({ rows }: { rows: number }): JSX.Element {
-  const ref = useRef<HTMLTableCellElement>(null);
-  useEffect(() => {
-    if (ref.current) ref.current.style.height = `${rows * ROW_HEIGHT}px`;
-  }, [rows]);
-  return (
-    <tr aria-hidden="true" class="spacer">
-      <td ref={ref} />
-    </tr>
-  );
-}
+/** Spacer takes the space of rows that are not shown. */
+const Spacer = ({ rows }: { rows: number }): JSX.Element => (
+  <tr aria-hidden="true" class="spacer"><td ref={heightOf(rows * ROW_HEIGHT)} /></tr>
+);
 
 function Cell(props: { resource: Resource; row: Row; column: ShownColumn; value: unknown; first: boolean }): JSX.Element {
   const { row, value, column, first } = props;
   const text = textOf(value);
   const times = timesOf(row, column, text);
   if (first) {
-    return (
-      <th scope="row">
-        <a href={objectLink(props.resource, row.namespace, row.name)}>{times ?? (text || row.name)}</a>
-      </th>
-    );
+    return <th scope="row"><a href={objectLink(props.resource, row.namespace, row.name)}>{times ?? (text || row.name)}</a></th>;
   }
   if (times) return <td class={isSince(column) ? 'dim' : undefined}>{times}</td>;
   if (durationOf(text) !== undefined && !/^\d+m?$/.test(text)) {
-    return (
-      <td class="as-of" title={`as the server sent it at ${new Date(row.at).toLocaleTimeString()}`}>
-        {text}
-      </td>
-    );
+    return <td class="as-of" title={`as the server sent it at ${new Date(row.at).toLocaleTimeString()}`}>{text}</td>;
   }
   const deleting = /^(status|phase)$/i.test(column.name) && row.object.metadata.deletionTimestamp;
   const tone = deleting ? 'warn' : /^(status|phase|state|ready|available)$/i.test(column.name) ? toneOf(text) : undefined;

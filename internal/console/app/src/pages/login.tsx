@@ -43,14 +43,10 @@ export function Login(props: { config: Config; reason: string; done: () => void 
       >
         <label for="token">Bearer token</label>
         <input id="token" name="token" type="password" autocomplete="off" spellcheck={false} required autofocus />
-        <button class="primary" disabled={busy}>
-          Log in
-        </button>
+        <button class="primary" disabled={busy}>Log in</button>
       </form>
       {oidc ? (
-        <p>
-          <button onClick={() => void beginOIDC(oidc).catch(setError)}>Log in with {new URL(oidc.authorizationEndpoint).host}</button>
-        </p>
+        <p><button onClick={() => void beginOIDC(oidc).catch(setError)}>Log in with {new URL(oidc.authorizationEndpoint).host}</button></p>
       ) : null}
       <p class="dim">
         <code>kubectl create token NAME</code> gives a token of a ServiceAccount. It stays in the memory of this page and is gone when you

@@ -1,11 +1,10 @@
 // The server itself: what it is, its store, its requests, and what its memory is used for. The figures are from /metrics.
 
 import type { JSX } from 'preact';
-import { useEffect } from 'preact/hooks';
 import { health, metrics, waiting } from '../client/server';
 import { bytes, local, seconds } from '../logic/format';
 import { one, quantiles, sums, type Sample } from '../logic/metrics';
-import { useApp, useLoaded } from '../parts/app';
+import { useApp, useEvery, useLoaded } from '../parts/app';
 import { Badge, Busy, Facts, Problem, SimpleTable } from '../parts/ui';
 
 const WANTED =
@@ -19,17 +18,10 @@ export function Server(): JSX.Element {
     ]);
     return { samples, ready, queued };
   }, []);
-  useEffect(() => {
-    const timer = setInterval(() => document.hidden || loaded.reload(), 10_000);
-    return () => clearInterval(timer);
-  }, []);
+  useEvery(10_000, loaded.reload);
   return (
     <section class="server">
-      <header class="bar">
-        <h1>Server</h1>
-        <span class="space" />
-        <button onClick={loaded.reload}>Read again</button>
-      </header>
+      <header class="bar"><h1>Server</h1><span class="space" /><button onClick={loaded.reload}>Read again</button></header>
       <Facts
         items={[
           ['Version', app.server.gitVersion],
@@ -62,8 +54,7 @@ function Figures({
   const cache = sums(samples, 'keelson_cache_bytes', ['resource', 'group']);
   const objects = sums(samples, 'apiserver_storage_objects', ['resource']);
   const requests = sums(samples, 'apiserver_request_total', ['verb', 'resource', 'group']);
-  const failures = samples
-    .filter((s) => s.name === 'apiserver_request_total' && Number(s.labels.code) >= 500)
+  const failures = samples.filter((s) => s.name === 'apiserver_request_total' && Number(s.labels.code) >= 500)
     .reduce((n, s) => n + s.value, 0);
   const slow = [...quantiles(samples, 'apiserver_request_duration_seconds', ['verb', 'resource', 'subresource'], 0.99)]
     .filter(([key]) => !/^(WATCH|CONNECT)/.test(key))

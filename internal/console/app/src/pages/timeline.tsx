@@ -15,7 +15,7 @@ import { rememberNamespace, setParams, useLocation } from '../parts/router';
 import { attempt } from '../parts/toasts';
 import { Age, Problem, TextField } from '../parts/ui';
 import { UndeleteAll } from '../parts/undeleteall';
-import { useWindow } from '../parts/window';
+import { heightOf, useWindow } from '../parts/window';
 
 /** A request for a part of the changes, the changes that are shown at first, and how many the page keeps. */
 const PAGE = 200;
@@ -148,11 +148,7 @@ export function Timeline(): JSX.Element {
           />
         ))}
         <select aria-label="Type of change" value={params.get('type') ?? ''} onChange={(e) => setParams({ type: e.currentTarget.value || undefined })}>
-          {['', 'Created', 'Updated', 'Deleted'].map((t) => (
-            <option key={t} value={t}>
-              {t || 'all changes'}
-            </option>
-          ))}
+          {['', 'Created', 'Updated', 'Deleted'].map((t) => <option key={t} value={t}>{t || 'all changes'}</option>)}
         </select>
         {params.get('type') === 'Deleted' && deleted.length ? (
           <button disabled={reading} onClick={undeleteAll}>Undelete all {older ? '' : deleted.length}</button>
@@ -161,17 +157,13 @@ export function Timeline(): JSX.Element {
       {error ? <Problem error={error} /> : null}
       {changes.length ? (
         <Rows changes={changes} more={() => canRead && !reading && !error && void attempt('Older changes', () => read(PAGE))}>
-          {reading ? (
-            <span class="dim" role="status">Reading older changes</span>
-          ) : canRead ? (
+          {reading ? <span class="dim" role="status">Reading older changes</span> : canRead ? (
             <button onClick={() => void attempt('Older changes', () => read(PAGE))}>Older changes</button>
           ) : older ? (
             <span class="dim">There are older changes. The page keeps {KEPT}: choose a namespace, a resource or a user.</span>
           ) : null}
         </Rows>
-      ) : (
-        <p class="empty">{state === 'loading' ? 'Loading' : 'Nothing has changed.'}</p>
-      )}
+      ) : <p class="empty">{state === 'loading' ? 'Loading' : 'Nothing has changed.'}</p>}
       {back ? (
         <UndeleteAll
           deletions={back}
@@ -201,16 +193,12 @@ function Rows({ changes, more, children }: { changes: Change[]; more: () => void
       }}
     >
       <ol class="feed">
-        <Space height={first * height} />
+        {first > 0 ? <li ref={heightOf(first * height)} class="space" aria-hidden="true" /> : null}
         {changes.slice(first, last).map((c) => (
           <li key={`${c.resourceVersion}/${c.resource}/${c.namespace}/${c.name}`}>
-            <span class="when" title={local(c.time)}>
-              <Age time={c.time} />
-            </span>
+            <span class="when" title={local(c.time)}><Age time={c.time} /></span>
             <span>{changeBadge(c)}</span>
-            <span class="who">
-              <Target change={c} />
-            </span>
+            <span class="who"><Target change={c} /></span>
             <span class="who">
               <strong>{who(c) || 'unknown'}</strong> <span class="dim">{how(c)}</span>
               {c.reason ? <span class="dim"> ({c.reason})</span> : null}
@@ -218,20 +206,11 @@ function Rows({ changes, more, children }: { changes: Change[]; more: () => void
             <span class="what">{changedText(c)}</span>
           </li>
         ))}
-        <Space height={(changes.length - last) * height} />
+        {last < changes.length ? <li ref={heightOf((changes.length - last) * height)} class="space" aria-hidden="true" /> : null}
       </ol>
       {children}
     </div>
   );
-}
-
-/** Space takes the place of rows that are not shown. The height is set by the object model: a style attribute is refused by the policy. */
-function Space({ height }: { height: number }): JSX.Element | null {
-  const ref = useRef<HTMLLIElement>(null);
-  useEffect(() => {
-    if (ref.current) ref.current.style.height = `${height}px`;
-  }, [height]);
-  return height > 0 ? <li ref={ref} class="space" aria-hidden="true" /> : null;
 }
 
 const resourceOf = (all: Resource[], c: Change): Resource | undefined =>

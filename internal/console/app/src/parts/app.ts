@@ -44,3 +44,13 @@ export function useLoaded<T>(load: (signal: AbortSignal) => Promise<T>, keys: un
   }, [...keys, again]);
   return { ...state, reload: () => setAgain((n) => n + 1) };
 }
+
+/** useEvery calls a function every so many milliseconds while the page is looked at. */
+export function useEvery(ms: number, f: () => void): void {
+  const latest = useRef(f);
+  latest.current = f;
+  useEffect(() => {
+    const timer = setInterval(() => document.hidden || latest.current(), ms);
+    return () => clearInterval(timer);
+  }, []);
+}

@@ -15,11 +15,7 @@ export function changedText(c: Change): JSX.Element {
   const more = paths.length - shown.length + (c.moreChanged ?? 0);
   return (
     <span title={paths.join('\n')}>
-      {shown.map((p) => (
-        <code key={p} class="path">
-          {p}
-        </code>
-      ))}
+      {shown.map((p) => <code key={p} class="path">{p}</code>)}
       {more > 0 ? <span class="dim"> and {more} more</span> : null}
     </span>
   );

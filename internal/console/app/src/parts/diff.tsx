@@ -36,9 +36,7 @@ function Diff({ before, after, names }: { before: string; after: string; names?:
         <div class="hunk" key={h.newStart}>
           <div class="at">{`line ${h.newStart}`}</div>
           {h.lines.map((line, i) => (
-            <div key={i} class={line.startsWith('+') ? 'added' : line.startsWith('-') ? 'removed' : ''}>
-              {line}
-            </div>
+            <div key={i} class={line.startsWith('+') ? 'added' : line.startsWith('-') ? 'removed' : ''}>{line}</div>
           ))}
         </div>
       ))}

@@ -2,7 +2,7 @@
 
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
-import { requestList } from '../client/request';
+import { METADATA_TYPE, requestList } from '../client/request';
 import type { KubeObject } from '../logic/kubernetes';
 import { TextField } from './ui';
 
@@ -11,9 +11,7 @@ const MOST = 1000;
 export function NamespacePicker({ value, change }: { value: string; change: (ns: string) => void }): JSX.Element {
   const [names, setNames] = useState<string[]>([]);
   const load = (): void => {
-    requestList<KubeObject>(`/api/v1/namespaces?limit=${MOST}`, {
-      accept: 'application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json',
-    }).then(
+    requestList<KubeObject>(`/api/v1/namespaces?limit=${MOST}`, { accept: METADATA_TYPE }).then(
       (list) => setNames(list.items.map((o) => o.metadata.name ?? '')),
       () => setNames([]), // a name can be written by hand
     );
@@ -32,16 +30,8 @@ export function NamespacePicker({ value, change }: { value: string; change: (ns:
         }}
         change={change}
       />
-      <datalist id="namespaces">
-        {names.map((n) => (
-          <option key={n} value={n} />
-        ))}
-      </datalist>
-      {value ? (
-        <button class="quiet" aria-label="All namespaces" title="All namespaces" onClick={() => change('')}>
-          ✕
-        </button>
-      ) : null}
+      <datalist id="namespaces">{names.map((n) => <option key={n} value={n} />)}</datalist>
+      {value ? <button class="quiet" aria-label="All namespaces" title="All namespaces" onClick={() => change('')}>✕</button> : null}
     </span>
   );
 }

@@ -16,8 +16,7 @@ export function Palette({ close }: { close: () => void }): JSX.Element {
   const targets = useMemo<Target[]>(
     () => [
       ...PAGES.filter((p) => !p.history || app.server.history).map((p) => ({ text: p.title, detail: 'page', href: p.href, words: p.title.toLowerCase() })),
-      ...app.discovery.resources
-        .filter((r) => r.verbs.includes('list'))
+      ...app.discovery.resources.filter((r) => r.verbs.includes('list'))
         .map((r) => ({
           text: r.kind, detail: keyOf(r), href: listLink(r), words: [r.kind, r.plural, ...r.shortNames, keyOf(r)].join(' ').toLowerCase(),
         })),
@@ -96,16 +95,7 @@ export function Help({ close }: { close: () => void }): JSX.Element {
   ];
   return (
     <Dialog title="Keys" close={close}>
-      <dl class="keys">
-        {rows.map(([k, what]) => (
-          <div key={k}>
-            <dt>
-              <kbd>{k}</kbd>
-            </dt>
-            <dd>{what}</dd>
-          </div>
-        ))}
-      </dl>
+      <dl class="keys">{rows.map(([k, what]) => <div key={k}><dt><kbd>{k}</kbd></dt><dd>{what}</dd></div>)}</dl>
     </Dialog>
   );
 }

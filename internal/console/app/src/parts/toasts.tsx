@@ -54,9 +54,7 @@ export function Toasts(): JSX.Element {
       {toasts.map((t) => (
         <div key={t.id} class={`toast ${t.kind}`}>
           <span>{t.text}</span>
-          <button class="quiet" aria-label="Dismiss" onClick={() => dismiss(t.id)}>
-            ✕
-          </button>
+          <button class="quiet" aria-label="Dismiss" onClick={() => dismiss(t.id)}>✕</button>
         </div>
       ))}
     </div>

@@ -4,6 +4,7 @@ import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { age, local } from '../logic/format';
 import { APIError, messageOf } from '../logic/kubernetes';
+import type { Reference } from '../logic/references';
 import type { Tone } from '../logic/status';
 
 /** What is called each second while the page is looked at. */
@@ -19,11 +20,7 @@ export function Age({ time }: { time: string | undefined }): JSX.Element {
     clock.add(tick);
     return () => void clock.delete(tick);
   }, [time]);
-  return (
-    <time dateTime={time} title={local(time)}>
-      {age(time)}
-    </time>
-  );
+  return <time dateTime={time} title={local(time)}>{age(time)}</time>;
 }
 
 export function Badge({ tone, children }: { tone: Tone; children: ComponentChildren }): JSX.Element {
@@ -77,11 +74,16 @@ export function TextField({ value, change, ...rest }: {
   );
 }
 
-export const Busy = ({ what }: { what: string }): JSX.Element => (
-  <p class="busy" role="status">
-    {what}
-  </p>
-);
+/** Check is a box to tick. */
+export function Check(props: { checked: boolean; change: (on: boolean) => void; title?: string; children: string }): JSX.Element {
+  return (
+    <label class="check" title={props.title}>
+      <input type="checkbox" checked={props.checked} onChange={(e) => props.change(e.currentTarget.checked)} /> {props.children}
+    </label>
+  );
+}
+
+export const Busy = ({ what }: { what: string }): JSX.Element => <p class="busy" role="status">{what}</p>;
 
 export interface TabItem {
   id: string;
@@ -92,11 +94,7 @@ export interface TabItem {
 export function Tabs({ items, selected, label }: { items: TabItem[]; selected: string; label: string }): JSX.Element {
   return (
     <nav class="tabs" aria-label={label}>
-      {items.map((t) => (
-        <a key={t.id} href={t.href} aria-current={t.id === selected ? 'page' : undefined}>
-          {t.title}
-        </a>
-      ))}
+      {items.map((t) => <a key={t.id} href={t.href} aria-current={t.id === selected ? 'page' : undefined}>{t.title}</a>)}
     </nav>
   );
 }
@@ -125,12 +123,7 @@ export function Dialog(props: {
       }}
       onMouseDown={(e) => e.target === ref.current && props.close()}
     >
-      <header>
-        <h2>{props.title}</h2>
-        <button class="quiet" aria-label="Close" onClick={props.close}>
-          ✕
-        </button>
-      </header>
+      <header><h2>{props.title}</h2><button class="quiet" aria-label="Close" onClick={props.close}>✕</button></header>
       <div class="dialog-body">{props.children}</div>
     </dialog>
   );
@@ -140,14 +133,8 @@ export function Dialog(props: {
 export function Facts({ items }: { items: [string, ComponentChildren][] }): JSX.Element {
   return (
     <dl class="facts">
-      {items
-        .filter(([, v]) => v !== undefined && v !== null && v !== '' && v !== false)
-        .map(([name, value]) => (
-          <div key={name}>
-            <dt>{name}</dt>
-            <dd>{value}</dd>
-          </div>
-        ))}
+      {items.filter(([, v]) => v !== undefined && v !== null && v !== '' && v !== false)
+        .map(([name, value]) => <div key={name}><dt>{name}</dt><dd>{value}</dd></div>)}
     </dl>
   );
 }
@@ -181,25 +168,38 @@ export function SimpleTable({ head, rows, empty, label }: {
   return (
     <div class="scroll" tabIndex={0} role="region" aria-label={label}>
       <table class="plain">
-        <thead>
-          <tr>
-            {head.map((h) => (
-              <th key={h} scope="col">
-                {h}
-              </th>
-            ))}
-          </tr>
-        </thead>
-        <tbody>
-          {rows.map((cells, i) => (
-            <tr key={i}>
-              {cells.map((c, j) => (
-                <td key={j}>{c}</td>
-              ))}
-            </tr>
-          ))}
-        </tbody>
+        <thead><tr>{head.map((h) => <th key={h} scope="col">{h}</th>)}</tr></thead>
+        <tbody>{rows.map((cells, i) => <tr key={i}>{cells.map((c, j) => <td key={j}>{c}</td>)}</tr>)}</tbody>
       </table>
     </div>
+  );
+}
+
+/** References is a list of the objects that an object refers to. */
+export function References({ references }: { references: Reference[] }): JSX.Element | null {
+  if (!references.length) return null;
+  return (
+    <>
+      <h2>Refers to</h2>
+      <ul class="links">
+        {references.map((r) => (
+          <li key={r.href}>
+            <a href={r.href}>{r.text}</a> <span class="dim">{r.where}</span>
+          </li>
+        ))}
+      </ul>
+    </>
+  );
+}
+
+/** ContainerPicker is the choice of a container of a pod. */
+export function ContainerPicker(props: { containers: string[]; value: string; change: (name: string) => void }): JSX.Element {
+  return (
+    <label>
+      Container{' '}
+      <select value={props.value} onChange={(e) => props.change(e.currentTarget.value)}>
+        {props.containers.map((c) => <option key={c}>{c}</option>)}
+      </select>
+    </label>
   );
 }

@@ -109,12 +109,8 @@ export function UndeleteAll(props: {
         with its objects.
       </p>
       <div class="bar">
-        <button disabled={busy} onClick={() => void run(true)}>
-          Try (dry run)
-        </button>
-        <button class="primary" disabled={busy || !tried} onClick={() => void run(false)}>
-          Undelete
-        </button>
+        <button disabled={busy} onClick={() => void run(true)}>Try (dry run)</button>
+        <button class="primary" disabled={busy || !tried} onClick={() => void run(false)}>Undelete</button>
       </div>
       <SimpleTable
         label="Results"

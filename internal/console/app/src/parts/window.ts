@@ -42,3 +42,8 @@ export function useWindow(box: RefObject<HTMLElement | null>, count: number, row
     place,
   };
 }
+
+/** heightOf is the ref of an element with a height in pixels. It is set by the object model: a style attribute is refused by the policy. */
+export const heightOf = (pixels: number) => (element: HTMLElement | null): void => {
+  if (element) element.style.height = `${pixels}px`;
+};

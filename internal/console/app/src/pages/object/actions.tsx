@@ -4,7 +4,7 @@ import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { request } from '../../client/request';
 import { textOf } from '../../logic/format';
-import type { KubeObject } from '../../logic/kubernetes';
+import { FIELD_MANAGER, type KubeObject } from '../../logic/kubernetes';
 import { objectLink, query } from '../../logic/links';
 import { hasVerb, objectPath, type Resource } from '../../logic/resources';
 import { at } from '../../logic/values';
@@ -17,7 +17,7 @@ const MERGE = 'application/merge-patch+json';
 
 const patch = (resource: Resource, o: KubeObject, body: object, subresource = ''): Promise<KubeObject> =>
   request<KubeObject>(
-    objectPath(resource, o.metadata.namespace, o.metadata.name ?? '', subresource) + query({ fieldManager: 'keelson-console' }),
+    objectPath(resource, o.metadata.namespace, o.metadata.name ?? '', subresource) + query({ fieldManager: FIELD_MANAGER }),
     { method: 'PATCH', contentType: MERGE, body: JSON.stringify(body) },
   );
 
@@ -57,11 +57,7 @@ export function Actions({ resource, object }: { resource: Resource; object: Kube
           {at(object, 'spec', 'suspend') ? 'Resume' : 'Suspend'}
         </button>
       ) : null}
-      {hasVerb(resource, 'delete') ? (
-        <button class="danger" onClick={() => setOpen('delete')}>
-          Delete
-        </button>
-      ) : null}
+      {hasVerb(resource, 'delete') ? <button class="danger" onClick={() => setOpen('delete')}>Delete</button> : null}
       {open === 'delete' ? <Delete resource={resource} object={object} close={() => setOpen('')} /> : null}
       {open === 'scale' ? <Scale resource={resource} object={object} close={() => setOpen('')} /> : null}
     </>
@@ -111,9 +107,7 @@ function Delete({ resource, object, close }: { resource: Resource; object: KubeO
         ) : null}
         <span class="space" />
         <button onClick={close}>Cancel</button>
-        <button class="danger" onClick={() => void run()}>
-          Delete
-        </button>
+        <button class="danger" onClick={() => void run()}>Delete</button>
       </footer>
     </Dialog>
   );
@@ -139,12 +133,7 @@ function Scale({ resource, object, close }: { resource: Resource; object: KubeOb
         <label>
           Replicas <input type="number" min={0} autofocus value={replicas} onInput={(e) => setReplicas(e.currentTarget.value)} />
         </label>
-        <footer class="bar">
-          <span class="space" />
-          <button class="primary" disabled={!/^\d+$/.test(replicas)}>
-            Scale
-          </button>
-        </footer>
+        <footer class="bar"><span class="space" /><button class="primary" disabled={!/^\d+$/.test(replicas)}>Scale</button></footer>
       </form>
     </Dialog>
   );

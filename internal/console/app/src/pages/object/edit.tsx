@@ -4,7 +4,7 @@ import type { JSX } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { request } from '../../client/request';
 import { ownersByPath, ownersOf, ownersText, pathsOfLines } from '../../logic/fields';
-import { APIError, type KubeObject } from '../../logic/kubernetes';
+import { APIError, FIELD_MANAGER, type KubeObject } from '../../logic/kubernetes';
 import { query } from '../../logic/links';
 import { hasVerb, objectPath, type Resource } from '../../logic/resources';
 import { hidden, isSecret, restored } from '../../logic/secrets';
@@ -12,7 +12,7 @@ import { MAX_YAML, oneDocument, roundedNumber, toYAML, withoutManagedFields } fr
 import { ObjectDiff } from '../../parts/diff';
 import { Editor } from '../../parts/editor';
 import { attempt, toast } from '../../parts/toasts';
-import { Busy, Dialog, Problem } from '../../parts/ui';
+import { Busy, Check, Dialog, Problem } from '../../parts/ui';
 
 export function Edit({ resource, object, gone }: { resource: Resource; object: KubeObject; gone: boolean }): JSX.Element {
   const [draft, setDraft] = useState<{ base: KubeObject; text: string } | null>(null);
@@ -48,14 +48,10 @@ export function Edit({ resource, object, gone }: { resource: Resource; object: K
   return (
     <div class="edit">
       <div class="bar">
-        {editable && !draft ? (
-          <button onClick={() => setDraft({ base: object, text: yaml })}>Edit</button>
-        ) : null}
+        {editable && !draft ? <button onClick={() => setDraft({ base: object, text: yaml })}>Edit</button> : null}
         {draft ? (
           <>
-            <button class="primary" disabled={draft.text === yaml} onClick={() => review(true)}>
-              Review the change
-            </button>
+            <button class="primary" disabled={draft.text === yaml} onClick={() => review(true)}>Review the change</button>
             <button onClick={() => setDraft(null)}>Cancel</button>
           </>
         ) : null}
@@ -63,10 +59,7 @@ export function Edit({ resource, object, gone }: { resource: Resource; object: K
         {stale ? <span class="warn-text" role="status">It has changed meanwhile (version {object.metadata.resourceVersion}).</span> : null}
         <span class="space" />
         {isSecret(current) && !values ? <button onClick={showValues}>Show the values</button> : null}
-        <label class="check">
-          <input type="checkbox" checked={owners} onChange={(e) => setOwners(e.currentTarget.checked)} />
-          Show who owns each field
-        </label>
+        <Check checked={owners} change={setOwners}>Show who owns each field</Check>
         <button class="quiet" onClick={() => void navigator.clipboard.writeText(draft?.text ?? yaml).then(() => toast('info', 'Copied'))}>
           Copy
         </button>
@@ -107,7 +100,7 @@ function Review(props: { resource: Resource; base: KubeObject; text: string; val
   const path = objectPath(resource, base.metadata.namespace, base.metadata.name ?? '');
   const body = (): string => JSON.stringify(restored(oneDocument(text), base));
   const put = (dryRun: boolean): Promise<KubeObject> =>
-    request<KubeObject>(path + query({ dryRun: dryRun ? 'All' : '', fieldManager: 'keelson-console', fieldValidation: 'Strict' }), {
+    request<KubeObject>(path + query({ dryRun: dryRun ? 'All' : '', fieldManager: FIELD_MANAGER, fieldValidation: 'Strict' }), {
       method: 'PUT',
       body: body(),
     });
@@ -117,12 +110,7 @@ function Review(props: { resource: Resource; base: KubeObject; text: string; val
   };
   useEffect(() => {
     let closed = false;
-    Promise.resolve()
-      .then(() => put(true))
-      .then(
-        (o) => closed || setResult(o),
-        (e: unknown) => closed || void failed(e),
-      );
+    Promise.resolve().then(() => put(true)).then((o) => closed || setResult(o), (e: unknown) => closed || void failed(e));
     return () => {
       closed = true;
     };
@@ -148,9 +136,7 @@ function Review(props: { resource: Resource; base: KubeObject; text: string; val
         {result && !error ? <span class="dim">The server has accepted it as a dry run.</span> : null}
         <span class="space" />
         <button onClick={() => props.close(false)}>Back to the editor</button>
-        <button class="primary" disabled={!result || busy || !!error} onClick={() => void attempt('Save', save)}>
-          Save
-        </button>
+        <button class="primary" disabled={!result || busy || !!error} onClick={() => void attempt('Save', save)}>Save</button>
       </footer>
     </Dialog>
   );

@@ -51,17 +51,11 @@ export function History(props: { resource: Resource; namespace: string; name: st
   return (
     <div class="history">
       <div class="bar">
-        <button aria-pressed={view === 'changes'} onClick={() => setView('changes')}>
-          Changes
-        </button>
-        <button aria-pressed={view === 'blame'} onClick={() => setView('blame')}>
-          Who set each field
-        </button>
+        <button aria-pressed={view === 'changes'} onClick={() => setView('changes')}>Changes</button>
+        <button aria-pressed={view === 'blame'} onClick={() => setView('blame')}>Who set each field</button>
         <span class="dim">Choose two versions to compare them, or one to compare it with now.</span>
       </div>
-      {view === 'blame' ? (
-        <Blame resource={resource} namespace={namespace} name={name} current={current} />
-      ) : (
+      {view === 'blame' ? <Blame resource={resource} namespace={namespace} name={name} current={current} /> : (
         <>
           <ol class="timeline versions">
             {pages.map((c, i) => (
@@ -73,9 +67,7 @@ export function History(props: { resource: Resource; namespace: string; name: st
                   disabled={c.type === 'Deleted' || c.type === 'Expired'}
                   onChange={() => toggle(c.resourceVersion)}
                 />
-                <span class="when" title={local(c.time)}>
-                  {c.time ? <Age time={c.time} /> : '–'}
-                </span>
+                <span class="when" title={local(c.time)}>{c.time ? <Age time={c.time} /> : '–'}</span>
                 {changeBadge(c)}
                 <span class="who">
                   <strong>{who(c) || 'unknown'}</strong> <span class="dim">{how(c)}</span>
@@ -169,8 +161,7 @@ function Blame(props: { resource: Resource; namespace: string; name: string; cur
         label="Who set each field"
         empty="No field has changed."
         head={['Field', 'Who', 'Request', 'When', 'Version']}
-        rows={[...found]
-          .sort(([a], [b]) => a.localeCompare(b))
+        rows={[...found].sort(([a], [b]) => a.localeCompare(b))
           .map(([path, c]) => [
             <code>{path || 'everything else'}</code>,
             who(c) || 'unknown',

@@ -7,7 +7,7 @@ import { lines } from '../../client/watch';
 import { isAbort, type KubeObject } from '../../logic/kubernetes';
 import { query } from '../../logic/links';
 import { containersOf, plain } from '../../logic/logs';
-import { Problem } from '../../parts/ui';
+import { Check, ContainerPicker, Problem } from '../../parts/ui';
 
 /** The page keeps this many lines. */
 const KEPT = 5000;
@@ -50,10 +50,7 @@ export function Logs({ pod }: { pod: KubeObject }): JSX.Element {
         show();
       }
     };
-    run().then(
-      () => stop.signal.aborted || setEnded(true),
-      (e: unknown) => isAbort(e) || stop.signal.aborted || setError(e),
-    );
+    run().then(() => stop.signal.aborted || setEnded(true), (e: unknown) => isAbort(e) || stop.signal.aborted || setError(e));
     return () => stop.abort();
   }, [m.uid, container, follow, previous, times]);
   const found = useMemo(() => {
@@ -67,33 +64,18 @@ export function Logs({ pod }: { pod: KubeObject }): JSX.Element {
   return (
     <div class="logs">
       <div class="bar">
-        <label>
-          Container{' '}
-          <select value={container} onChange={(e) => setContainer(e.currentTarget.value)}>
-            {containers.map((c) => (
-              <option key={c}>{c}</option>
-            ))}
-          </select>
-        </label>
+        <ContainerPicker containers={containers} value={container} change={setContainer} />
         <input type="search" aria-label="Search the log" placeholder="Search" value={search} onInput={(e) => setSearch(e.currentTarget.value)} />
-        <label class="check">
-          <input type="checkbox" checked={follow} onChange={(e) => setFollow(e.currentTarget.checked)} /> Follow
-        </label>
-        <label class="check">
-          <input type="checkbox" checked={previous} onChange={(e) => setPrevious(e.currentTarget.checked)} /> Before the last restart
-        </label>
-        <label class="check">
-          <input type="checkbox" checked={times} onChange={(e) => setTimes(e.currentTarget.checked)} /> Times
-        </label>
+        <Check checked={follow} change={setFollow}>Follow</Check>
+        <Check checked={previous} change={setPrevious}>Before the last restart</Check>
+        <Check checked={times} change={setTimes}>Times</Check>
         <span class="dim" role="status">
           {search ? `${found.length} of ${shown.length} lines` : `${shown.length} lines`}
           {ended ? ', ended' : ''}
         </span>
       </div>
       {error ? <Problem error={error} /> : null}
-      <pre ref={box} class="log" tabIndex={0} role="log" aria-label={`Log of ${container}`}>
-        {found.join('\n')}
-      </pre>
+      <pre ref={box} class="log" tabIndex={0} role="log" aria-label={`Log of ${container}`}>{found.join('\n')}</pre>
     </div>
   );
 }

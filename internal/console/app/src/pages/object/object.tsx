@@ -1,7 +1,7 @@
 // One object: what it is, its YAML, events, relations, history, and what can be done with it.
 
 import type { ComponentChildren, JSX } from 'preact';
-import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { useMemo, useState } from 'preact/hooks';
 import { requestList } from '../../client/request';
 import { countOf, newestFirst, timeOf, type KubeEvent } from '../../logic/events';
 import { textOf } from '../../logic/format';
@@ -12,9 +12,9 @@ import { apiVersionOf, findByKey, keyOf, type Resource } from '../../logic/resou
 import { decoded, hidden, isSecret } from '../../logic/secrets';
 import { conditionsOf, conditionTone, toneOf } from '../../logic/status';
 import { at, isMembers, listAt, textAt } from '../../logic/values';
-import { useApp, useLoaded } from '../../parts/app';
+import { useApp, useEvery, useLoaded } from '../../parts/app';
 import { listLink } from '../../parts/router';
-import { Age, Badge, Busy, Chips, Facts, Problem, SimpleTable, Tabs, type TabItem } from '../../parts/ui';
+import { Age, Badge, Busy, Chips, Facts, Problem, References, SimpleTable, Tabs, type TabItem } from '../../parts/ui';
 import { Actions } from './actions';
 import { Edit } from './edit';
 import { useObject } from './follow';
@@ -59,9 +59,7 @@ export function ObjectView(props: { resource: Resource; namespace: string; name:
     <section class="object">
       <header class="bar">
         <h1>
-          <a class="dim" href={listLink(resource)}>
-            {resource.kind}
-          </a>{' '}
+          <a class="dim" href={listLink(resource)}>{resource.kind}</a>{' '}
           {namespace ? <span class="dim">{namespace} / </span> : null}
           {name}
         </h1>
@@ -73,9 +71,7 @@ export function ObjectView(props: { resource: Resource; namespace: string; name:
       <Tabs items={tabs} selected={tab} label="Parts of the object" />
       {error ? <Problem error={error} retry={followed.reload} /> : null}
       {error instanceof APIError && error.code === 404 && hasHistory && tab !== 'history' ? (
-        <p>
-          <a href={objectLink(resource, namespace, name, 'history')}>Look at its history</a>
-        </p>
+        <p><a href={objectLink(resource, namespace, name, 'history')}>Look at its history</a></p>
       ) : null}
       {content}
     </section>
@@ -111,18 +107,7 @@ function Overview({ resource, object }: { resource: Resource; object: KubeObject
           <Chips values={m.labels} href={(k, v) => link(['r', keyOf(resource)], { ns: m.namespace, labels: `${k}=${v}` })} />
           {Object.keys(m.annotations ?? {}).length ? <h2>Annotations</h2> : null}
           <Chips values={hidden(object).metadata.annotations} />
-          {references.length ? (
-            <>
-              <h2>Refers to</h2>
-              <ul class="links">
-                {references.map((r) => (
-                  <li key={r.href + r.where}>
-                    <a href={r.href}>{r.text}</a> <span class="dim">{r.where}</span>
-                  </li>
-                ))}
-              </ul>
-            </>
-          ) : null}
+          <References references={references} />
         </div>
       </div>
       {conditions.length ? (
@@ -142,10 +127,7 @@ function Overview({ resource, object }: { resource: Resource; object: KubeObject
           />
         </>
       ) : null}
-      <div class="columns">
-        <Scalars title="Spec" of={object.spec} />
-        <Scalars title="Status" of={object.status} />
-      </div>
+      <div class="columns"><Scalars title="Spec" of={object.spec} /><Scalars title="Status" of={object.status} /></div>
     </>
   );
 }
@@ -153,9 +135,7 @@ function Overview({ resource, object }: { resource: Resource; object: KubeObject
 /** Scalars shows the members of a spec or status that are no objects or lists. */
 function Scalars({ title, of }: { title: string; of: unknown }): JSX.Element | null {
   if (!isMembers(of)) return null;
-  const shown = Object.entries(of).filter(
-    ([key, v]) => ['string', 'number', 'boolean'].includes(typeof v) && v !== '' && key !== 'phase',
-  );
+  const shown = Object.entries(of).filter(([key, v]) => ['string', 'number', 'boolean'].includes(typeof v) && v !== '' && key !== 'phase');
   if (!shown.length) return null;
   return (
     <div class="scalars">
@@ -204,9 +184,7 @@ function Summary({ object }: { object: KubeObject }): JSX.Element | null {
 function Hidden({ value }: { value: string }): JSX.Element {
   const [shown, show] = useState(false);
   const { text, bytes } = decoded(value);
-  return shown ? (
-    <pre class="value">{text}</pre>
-  ) : (
+  return shown ? <pre class="value">{text}</pre> : (
     <button class="quiet" onClick={() => show(true)}>
       show ({bytes} bytes)
     </button>
@@ -223,11 +201,7 @@ function Events({ object }: { object: KubeObject }): JSX.Element {
       ),
     [m.uid],
   );
-  const timer = useRef(0);
-  useEffect(() => {
-    timer.current = window.setInterval(() => document.hidden || loaded.reload(), 5000);
-    return () => clearInterval(timer.current);
-  }, []);
+  useEvery(5000, loaded.reload);
   if (loaded.error) return <Problem error={loaded.error} retry={loaded.reload} />;
   if (!loaded.value) return <Busy what="Loading" />;
   return (

@@ -7,7 +7,7 @@ import type { KubeObject } from '../../logic/kubernetes';
 import { referencesOf } from '../../logic/references';
 import type { Resource } from '../../logic/resources';
 import { useApp, useLoaded } from '../../parts/app';
-import { Busy, Problem } from '../../parts/ui';
+import { Busy, Problem, References } from '../../parts/ui';
 
 export function Related({ resource, object }: { resource: Resource; object: KubeObject }): JSX.Element {
   const app = useApp();
@@ -33,18 +33,7 @@ export function Related({ resource, object }: { resource: Resource; object: Kube
       {Object.entries(dependents.value?.left ?? {}).map(([why, resources]) =>
         resources.length ? <p class="dim" key={why}>{`${why}: ${resources.join(', ')}`}</p> : null,
       )}
-      {references.length ? (
-        <>
-          <h2>Refers to</h2>
-          <ul class="links">
-            {references.map((r) => (
-              <li key={r.href}>
-                <a href={r.href}>{r.text}</a> <span class="dim">{r.where}</span>
-              </li>
-            ))}
-          </ul>
-        </>
-      ) : null}
+      <References references={references} />
     </div>
   );
 }
@@ -86,21 +75,13 @@ function Graph({ levels }: { levels: GraphNode[][] }): JSX.Element {
             const box = (
               <g transform={`translate(${at.x},${at.y})`} class={n.href ? 'node' : 'node self'}>
                 <rect width={WIDTH} height={HEIGHT} rx={5} />
-                <text x={10} y={16} class="node-kind">
-                  {n.kind}
-                </text>{' '}
-                <text x={10} y={31}>
-                  {n.label.length > 30 ? `${n.label.slice(0, 29)}…` : n.label}
-                </text>
+                <text x={10} y={16} class="node-kind">{n.kind}</text>{' '}
+                <text x={10} y={31}>{n.label.length > 30 ? `${n.label.slice(0, 29)}…` : n.label}</text>
               </g>
             );
             return (
               <g role="listitem" key={n.uid || `${l}-${i}`}>
-                {n.href ? (
-                  <a href={n.href} aria-label={`${n.kind} ${n.label}`}>
-                    {box}
-                  </a>
-                ) : (
+                {n.href ? <a href={n.href} aria-label={`${n.kind} ${n.label}`}>{box}</a> : (
                   box
                 )}
               </g>

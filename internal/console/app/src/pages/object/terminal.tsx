@@ -8,6 +8,7 @@ import type { KubeObject } from '../../logic/kubernetes';
 import { query } from '../../logic/links';
 import { containersOf } from '../../logic/logs';
 import { at, listAt, textAt } from '../../logic/values';
+import { ContainerPicker } from '../../parts/ui';
 
 // Streams of v5.channel.k8s.io: the first byte of a message names the stream.
 const STDIN = 0;
@@ -89,21 +90,12 @@ export function Terminal({ pod }: { pod: KubeObject }): JSX.Element {
           setSession((n) => n + 1);
         }}
       >
-        <label>
-          Container{' '}
-          <select value={container} onChange={(e) => setContainer(e.currentTarget.value)}>
-            {containers.map((c) => (
-              <option key={c}>{c}</option>
-            ))}
-          </select>
-        </label>
+        <ContainerPicker containers={containers} value={container} change={setContainer} />
         <label>
           Command <input type="text" spellcheck={false} value={command} onInput={(e) => setCommand(e.currentTarget.value)} />
         </label>
         <button class="primary">{session ? 'Connect again' : 'Connect'}</button>
-        <span class="dim" role="status">
-          {state}
-        </span>
+        <span class="dim" role="status">{state}</span>
       </form>
       <Ports pod={pod} />
       <div ref={host} class="xterm-host" />

@@ -41,9 +41,7 @@ export function Why(props: { resource: Resource; namespace: string; name: string
   const items = found.items ?? [];
   return (
     <div class="why">
-      <div class="bar">
-        <button onClick={loaded.reload}>Ask again</button>
-      </div>
+      <div class="bar"><button onClick={loaded.reload}>Ask again</button></div>
       {found.deletionTimestamp ? (
         <p>
           Its deletion was asked for <Age time={found.deletionTimestamp} /> ago{found.deletion ? ` by ${who(found.deletion)}` : ''}.
