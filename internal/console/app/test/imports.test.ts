@@ -37,6 +37,10 @@ test('a folder imports itself and those below it', () => {
   }
 });
 
+test('a module begins with a line that says what it has', () => {
+  for (const [name, text] of modules) assert.match(text, /^\/\/ [^\n]{15,}\n/, name);
+});
+
 test('no modules import each other in a circle', () => {
   const done = new Set<string>();
   const visit = (name: string, above: string[]): void => {

@@ -25,10 +25,12 @@ export async function lastChanges(r: Resource, namespace: string, name: string, 
   return found;
 }
 
+/** historyOf returns a page of changes, the newest first, with the objects as they were then if objects is set. */
 export const historyOf = (
   r: Resource, namespace: string, name: string, next: string, objects: boolean, signal?: AbortSignal, limit = 100,
 ): Promise<ChangePage> =>
   request<ChangePage>(objectPath(r, namespace, name, 'history') + query({ limit, continue: next, objects }), { signal });
 
+/** asOf returns an object as it was at a resource version or a time. */
 export const asOf = (r: Resource, namespace: string, name: string, at: string, signal?: AbortSignal): Promise<KubeObject> =>
   request<KubeObject>(objectPath(r, namespace, name) + query({ asOf: at }), { signal });

@@ -5,6 +5,7 @@ import { objectLink, query } from '../logic/links';
 import { findByKind, hasVerb, keyOf, listPath, objectPath, type Discovery, type Resource } from '../logic/resources';
 import { METADATA_TYPE, request, requestList } from './request';
 
+/** GraphNode is an object in the graph of owners. href is empty for the object itself, and where no resource is known. */
 export interface GraphNode {
   label: string;
   kind: string;
@@ -21,6 +22,7 @@ const DEPTH = 6;
 const SKIPPED = new Set(['endpoints', 'events', 'events.events.k8s.io', 'leases.coordination.k8s.io', 'componentstatuses']);
 export const SKIPPED_TEXT = 'Not looked at';
 
+/** chainOfOwners returns the owners level by level, the furthest first. Of a level, the first owner that can be read is followed. */
 export async function chainOfOwners(d: Discovery, object: KubeObject, signal: AbortSignal): Promise<GraphNode[][]> {
   const levels: GraphNode[][] = [];
   let at: KubeObject | undefined = object;

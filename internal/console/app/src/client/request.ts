@@ -97,6 +97,7 @@ async function sendOnce(path: string, r: Request): Promise<Response> {
   throw new APIError(response.status, status);
 }
 
+/** request returns a parsed answer. Its type is what the caller expects: it is not checked. */
 export async function request<T = unknown>(path: string, r: Request = {}): Promise<T> {
   const response = await send(path, r);
   return (r.text ? await response.text() : await response.json()) as T;
@@ -115,6 +116,7 @@ export function socket(path: string, protocols: string[]): WebSocket {
   return new WebSocket(url, [...protocols, ...socketProtocols()]);
 }
 
+/** sleep ends early, and without an error, when the signal does. */
 export const sleep = (ms: number, signal?: AbortSignal): Promise<void> =>
   new Promise((resolve) => {
     const timer = setTimeout(resolve, ms);

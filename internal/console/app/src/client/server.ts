@@ -21,6 +21,7 @@ export interface ServerInfo {
   raw: { gitVersion?: string; buildDate?: string; goVersion?: string; platform?: string; emulationMajor?: string; emulationMinor?: string };
 }
 
+/** serverInfo is empty where /version may not be read. */
 export async function serverInfo(): Promise<ServerInfo> {
   try {
     const raw = await request<ServerInfo['raw']>('/version');
@@ -32,6 +33,7 @@ export async function serverInfo(): Promise<ServerInfo> {
   }
 }
 
+/** Config is config.json, which internal/console writes. Anybody may read it. */
 export interface Config {
   product: string;
   version: string;

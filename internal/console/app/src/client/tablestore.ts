@@ -15,6 +15,7 @@ export interface Selection {
   fieldSelector: string;
 }
 
+/** waiting: all is read, and the resource cannot be watched. failed: it is tried again, if the error is not final. */
 export type State = 'loading' | 'live' | 'waiting' | 'failed' | 'closed';
 
 const PAGE = 500;

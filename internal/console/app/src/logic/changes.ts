@@ -3,6 +3,7 @@
 import { above } from './fields';
 import type { KubeObject } from './kubernetes';
 
+/** Change is one of history.keelson.dev/v1alpha1 (docs/history.md). */
 export interface Change {
   type: 'Created' | 'Updated' | 'Deleted' | 'Expired';
   resourceVersion: string;

@@ -14,6 +14,7 @@ export function age(time: string | undefined, now = Date.now()): string {
   return days < 730 ? `${days}d` : `${Math.floor(days / 365)}y`;
 }
 
+/** local is a time in the time zone and language of the browser. Text that is no time stays as it is. */
 export function local(time: string | undefined): string {
   if (!time) return '';
   const at = new Date(time);
@@ -30,6 +31,7 @@ export function bytes(n: number): string {
   return `${n >= 100 || i === 0 ? Math.round(n) : n.toFixed(1)} ${units[i]}`;
 }
 
+/** seconds is a duration, given in seconds, in µs, ms or s. */
 export function seconds(n: number): string {
   if (!Number.isFinite(n)) return '';
   if (n < 0.001) return `${Math.round(n * 1e6)} µs`;

@@ -14,6 +14,7 @@ export interface Status {
   details?: { causes?: { field?: string; message?: string; reason?: string }[]; retryAfterSeconds?: number };
 }
 
+/** APIError is an answer other than 2xx, or an ERROR of a watch. */
 export class APIError extends Error {
   constructor(
     readonly code: number,
@@ -100,6 +101,7 @@ export interface WatchEvent<T> {
 /** FIELD_MANAGER is the name under which the page writes. */
 export const FIELD_MANAGER = 'keelson-console';
 
+/** isAbort tells whether a request ended because nobody waits for it any more. */
 export const isAbort = (e: unknown): boolean => e instanceof DOMException && e.name === 'AbortError';
 
 export const messageOf = (e: unknown): string => (e instanceof Error ? e.message : String(e));

@@ -2,6 +2,7 @@
 
 import { escapeSegment, keyOf, type Resource } from './resources';
 
+/** query returns parameters as the end of an address, with its ?. What is undefined, empty or false is left out. */
 export function query(parameters: Record<string, string | number | boolean | undefined>): string {
   const q = new URLSearchParams();
   for (const [key, value] of Object.entries(parameters)) {
@@ -16,6 +17,7 @@ export interface Location {
   params: URLSearchParams;
 }
 
+/** parse reads the part of an address after #. What is no valid encoding stays as it is written. */
 export function parse(hash: string): Location {
   const text = hash.replace(/^#\/?/, '');
   const path = text.replace(/\?.*/s, '');
@@ -36,5 +38,6 @@ export function link(path: string[], params: Record<string, string | undefined> 
   return `#/${path.map(escapeSegment).join('/')}${search ? `?${search}` : ''}`;
 }
 
+/** objectLink leads to a tab of an object. - stands for no namespace. */
 export const objectLink = (r: Resource, namespace: string | undefined, name: string, tab = ''): string =>
   link(['o', keyOf(r), namespace || '-', name, ...(tab ? [tab] : [])]);

@@ -8,6 +8,7 @@ export interface Sample {
 
 const MOST = 200_000;
 
+/** parseMetrics returns the samples whose name is wanted, 200,000 at most. */
 export function parseMetrics(text: string, wanted: (name: string) => boolean): Sample[] {
   const found: Sample[] = [];
   for (const line of text.split('\n')) {

@@ -1,5 +1,6 @@
 // The resources of a server, how they are named, and the paths of their objects.
 
+/** Resource is one of the preferred version that has it. verbs are what the server can do, not what the user may. */
 export interface Resource {
   group: string;
   version: string;
@@ -86,6 +87,7 @@ function escape(name: string): string {
 export const basePath = (r: Pick<Resource, 'group' | 'version'>): string =>
   r.group ? `/apis/${escape(r.group)}/${escape(r.version)}` : `/api/${escape(r.version)}`;
 
+/** listPath leads to the objects of a namespace, or of all with an empty one. */
 export function listPath(r: Resource, namespace = ''): string {
   return r.namespaced && namespace
     ? `${basePath(r)}/namespaces/${escape(namespace)}/${escape(r.plural)}`
@@ -99,6 +101,7 @@ export function objectPath(r: Resource, namespace: string | undefined, name: str
 
 export const findByKey = (d: Discovery, key: string): Resource | undefined => d.resources.find((r) => keyOf(r) === key);
 
+/** findByKind returns the resource of a kind in the version of apiVersion if that is served, otherwise in the preferred one. */
 export function findByKind(d: Discovery, apiVersion: string, kind: string): Resource | undefined {
   const group = apiVersion.includes('/') ? apiVersion.slice(0, apiVersion.indexOf('/')) : '';
   const found = d.resources.find((r) => r.group === group && r.kind === kind);

@@ -35,6 +35,7 @@ function compare(a: unknown, b: unknown): number {
   return collator.compare(String(a), String(b));
 }
 
+/** RowOrder sorts and filters the rows of one list at a time, and remembers the order before. */
 export class RowOrder {
   private store: RowSet | null = null;
   private membership = -1;

@@ -41,6 +41,7 @@ export interface Schema {
   'x-kubernetes-validations'?: { rule: string; message?: string }[];
 }
 
+/** typeOf is a type in words: list of map of string. */
 export function typeOf(s: Schema): string {
   if (s['x-kubernetes-int-or-string']) return 'integer or string';
   if (s.type === 'array') return `list of ${s.items ? typeOf(s.items) : 'anything'}`;
@@ -70,6 +71,7 @@ export interface SimpleField {
 
 const MOST_FIELDS = 80;
 
+/** simpleFields returns the fields that a form has: those of one value or of a list of texts, five levels deep, 80 at most. */
 export function simpleFields(schema: Schema): SimpleField[] {
   const out: SimpleField[] = [];
   const visit = (s: Schema, path: string[], required: boolean): void => {
@@ -89,6 +91,7 @@ export function simpleFields(schema: Schema): SimpleField[] {
   return out;
 }
 
+/** convert returns the value that the text of a field stands for. A list is separated by commas. */
 export function convert(s: Schema, text: string): unknown {
   if (s.type === 'array') return text.split(',').map((t) => convert(s.items ?? {}, t.trim())).filter((v) => v !== '');
   if (s.type === 'boolean') return text === 'true';

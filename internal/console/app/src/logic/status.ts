@@ -31,6 +31,7 @@ export const conditionsOf = (object: KubeObject): Condition[] => listAt(object, 
 /** Conditions that tell of a problem when they are True. */
 const BAD_WHEN_TRUE = /(Pressure|Failure|Failed|Stalled|Unavailable|Unreachable|Degraded|Remaining|Terminating|NonStructural|Disruption)/;
 
+/** conditionTone is bad for a condition that does not hold, or that tells of a problem and holds. */
 export function conditionTone(c: Condition): 'good' | 'bad' | 'warn' {
   if (c.status === 'Unknown') return 'warn';
   const bad = BAD_WHEN_TRUE.test(textOf(c.type));

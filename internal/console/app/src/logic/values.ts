@@ -2,6 +2,7 @@
 
 export type Members = Record<string, unknown>;
 
+/** isMembers tells whether a value is a JSON object, and no list. */
 export const isMembers = (value: unknown): value is Members => typeof value === 'object' && value !== null && !Array.isArray(value);
 
 /** at returns the member at a path, undefined if there is none. */

@@ -41,11 +41,7 @@ export function Server(): JSX.Element {
 
 function Figures({
   samples, ready, queued,
-}: {
-  samples: Sample[];
-  ready: { ok: boolean; text: string };
-  queued: Map<string, number> | undefined;
-}): JSX.Element {
+}: { samples: Sample[]; ready: { ok: boolean; text: string }; queued: Map<string, number> | undefined }): JSX.Element {
   const size = samples.find((s) => s.name === 'apiserver_storage_size_bytes')?.value;
   const value = (name: string): number | undefined => one(samples, name);
   const show = (n: number | undefined, text: (n: number) => string): string => (n === undefined ? '' : text(n));

@@ -5,6 +5,7 @@ import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import type { EditorProps } from './codemirror';
 
+/** Editor falls back to a plain field if CodeMirror cannot be loaded. Its value is taken at the beginning, unless it is read only. */
 export function Editor(props: EditorProps): JSX.Element {
   const host = useRef<HTMLDivElement>(null);
   const latest = useRef(props);

@@ -13,6 +13,7 @@ export function rememberNamespace(namespace: string): void {
   lastNamespace = namespace;
 }
 
+/** listLink leads to a list in the namespace that was chosen last. */
 export const listLink = (r: Resource, params: Record<string, string | undefined> = {}): string =>
   link(['r', keyOf(r)], { ns: r.namespaced ? lastNamespace || undefined : undefined, ...params });
 

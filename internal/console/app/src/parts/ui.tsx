@@ -100,12 +100,7 @@ export function Tabs({ items, selected, label }: { items: TabItem[]; selected: s
 }
 
 /** Dialog is a modal window. Escape and a click beside it close it. */
-export function Dialog(props: {
-  title: string;
-  close: () => void;
-  wide?: boolean;
-  children: ComponentChildren;
-}): JSX.Element {
+export function Dialog(props: { title: string; close: () => void; wide?: boolean; children: ComponentChildren }): JSX.Element {
   const ref = useRef<HTMLDialogElement>(null);
   useLayoutEffect(() => {
     const dialog = ref.current;

@@ -22,6 +22,7 @@ document.createElement = (name: string, options?: ElementCreationOptions): HTMLE
 };
 /* eslint-enable @typescript-eslint/no-deprecated */
 
+/** open shows a terminal in an element. on.input gets what is typed, on.resize the size in characters. */
 export function open(
   host: HTMLElement,
   on: { input: (text: string) => void; resize: (columns: number, rows: number) => void },
