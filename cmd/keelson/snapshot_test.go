@@ -20,8 +20,8 @@ import (
 
 	"filippo.io/age"
 
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server"
-	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
@@ -462,7 +462,7 @@ func TestScheduledSnapshots(t *testing.T) {
 func awaitMetric(t *testing.T, kubeconfig, line string) {
 	t.Helper()
 	name, _, _ := strings.Cut(line, "{")
-	apitest.Eventually(t, "the metric "+line, func() (bool, string) {
+	wait.Seen(t, "the metric "+line, func() (bool, string) {
 		status, body := get(t, kubeconfig, "/metrics")
 		var found []string
 		for l := range strings.Lines(body) {
@@ -478,7 +478,7 @@ func awaitMetric(t *testing.T, kubeconfig, line string) {
 func mustRequestToken(t *testing.T, kubeconfig string) string {
 	t.Helper()
 	var answer struct{ Status struct{ Token string } }
-	apitest.Eventually(t, "a token of default/default", func() (bool, string) {
+	wait.Seen(t, "a token of default/default", func() (bool, string) {
 		status, body := post(t, kubeconfig, "/api/v1/namespaces/default/serviceaccounts/default/token", `{"spec":{}}`)
 		ok := status == http.StatusCreated && json.Unmarshal([]byte(body), &answer) == nil
 		return ok, fmt.Sprintf("%d %.300s", status, body)

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/keelson-dev/keelson/config"
-	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
 // TestAdmissionNames checks which plug-ins the flags switch on, and which names they refuse.
@@ -166,7 +166,7 @@ func TestPluginsThatAreOffByDefault(t *testing.T) {
 			"ann", nil, core + "made/configmaps", owned("Nothing"), `no matches for kind \"Nothing\" in version \"v1\"`,
 		},
 	} {
-		apitest.Await(t, name, func() bool {
+		wait.Until(t, name, func() bool {
 			as := client
 			if c.user != "" {
 				as = client.As(c.user, c.groups...)

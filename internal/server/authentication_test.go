@@ -26,6 +26,7 @@ import (
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/access/auth/bearer"
 	"github.com/keelson-dev/keelson/internal/access/auth/serviceaccount"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
@@ -78,7 +79,7 @@ func TestOwnKeyIsWrittenWithoutARequest(t *testing.T) {
 	conf := testConfig(t)
 	start(t, conf)
 	key := filepath.Join(conf.Storage.DataDir, pkiName, accountKeyName)
-	apitest.Await(t, "the key of service account tokens is written", func() bool {
+	wait.Until(t, "the key of service account tokens is written", func() bool {
 		_, err := os.Stat(key)
 		return err == nil
 	})

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/internal/api/history"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/servertest"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
@@ -117,7 +118,7 @@ func TestWatchChangesIsBounded(t *testing.T) {
 		"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"feed"},
 		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"greedy"},
 			{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"modest"}]}`)
-	apitest.Eventually(t, "the permission to watch", func() (bool, string) {
+	wait.Seen(t, "the permission to watch", func() (bool, string) {
 		a := s.As("modest").Send("GET", changesPath+"?watch=true&timeoutSeconds=1", "")
 		return a.Status == http.StatusOK, a.Body
 	})
@@ -163,7 +164,7 @@ func TestWatchChangesNeedsNoSeat(t *testing.T) {
 		t.Fatal(resp, err)
 	}
 	defer resp.Body.Close()
-	apitest.Await(t, "the watch to give its seat back", func() bool {
+	wait.Until(t, "the watch to give its seat back", func() bool {
 		text := s.Get("/metrics")
 		return strings.Contains(text, `apiserver_flowcontrol_current_executing_seats{flow_schema="global-default",`+
 			`priority_level="global-default"} 0`) && strings.Contains(text, `type="watch"`)

@@ -30,6 +30,7 @@ import (
 	"golang.org/x/net/websocket"
 
 	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
@@ -956,7 +957,7 @@ func TestWebSocketsNeedThePermissionToCreate(t *testing.T) {
 	if a := apitest.Send(t, c.http, "PUT", rbac+"roles/r", role(`"get","create"`)); a.Status != 200 {
 		t.Fatal(a.Body)
 	}
-	apitest.Eventually(t, "the role with create is in effect", func() (bool, string) {
+	wait.Seen(t, "the role with create is in effect", func() (bool, string) {
 		a := try("pods/running/exec")
 		return a.Message() == "Upgrade request required", a.Body
 	})

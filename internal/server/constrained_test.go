@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
@@ -45,7 +46,7 @@ func TestFurtherVerbsUnderConstrainedImpersonation(t *testing.T) {
 			"rules":[{"apiGroups":["*"],"resources":["configmaps","configmaps/history","leases","clusterroles","secrets"],
 			"verbs":["get","update","create","readhistory","escalate"]}]}`},
 	}
-	apitest.Await(t, "the permission to get in the name of jane", func() bool { return send("GET", configMaps+"/a", "").Status == http.StatusOK })
+	wait.Until(t, "the permission to get in the name of jane", func() bool { return send("GET", configMaps+"/a", "").Status == http.StatusOK })
 	for _, r := range requests {
 		if a := send(r.method, r.path, r.body); a.Status != http.StatusForbidden {
 			t.Errorf("%s %s without impersonate-on:user-info:%s: %d %s", r.method, r.path, r.verb, a.Status, a.Body)
@@ -54,7 +55,7 @@ func TestFurtherVerbsUnderConstrainedImpersonation(t *testing.T) {
 	grant("dave-more", "dave", `"configmaps","configmaps/history","leases","clusterroles"`,
 		`"impersonate-on:user-info:readhistory","impersonate-on:user-info:create","impersonate-on:user-info:escalate"`)
 	for _, r := range requests {
-		apitest.Eventually(t, r.method+" "+r.path+" with all permissions", func() (bool, string) {
+		wait.Seen(t, r.method+" "+r.path+" with all permissions", func() (bool, string) {
 			a := send(r.method, r.path, r.body)
 			return a.Status < 300 && (r.verb != "readhistory" || strings.Contains(a.Body, "before") || strings.Contains(r.path, "/history")), a.Body
 		})
@@ -64,7 +65,7 @@ func TestFurtherVerbsUnderConstrainedImpersonation(t *testing.T) {
 	grant("erin", "erin", `"users"`, `"impersonate:user-info","impersonate"`)
 	grant("erin-on", "erin", `"configmaps","configmaps/history"`, `"impersonate-on:user-info:get"`)
 	for _, path := range []string{configMaps + "/a?asOf=" + revision, configMaps + "/a/history"} {
-		apitest.Eventually(t, "GET "+path+" by one who may impersonate", func() (bool, string) {
+		wait.Seen(t, "GET "+path+" by one who may impersonate", func() (bool, string) {
 			a := apitest.Send(t, dave, "GET", s.URL()+path, "", "Authorization", "Bearer erintoken", "Impersonate-User", "jane")
 			return a.Status == http.StatusOK, a.Body
 		})

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
@@ -53,7 +54,7 @@ func TestRolesAreAggregatedByDefault(t *testing.T) {
 	s := start(t, c)
 	admin := httpClient(t, s, true)
 	for _, role := range []string{"view", "edit", "admin"} {
-		apitest.Eventually(t, "rules of the role "+role, func() (bool, string) {
+		wait.Seen(t, "rules of the role "+role, func() (bool, string) {
 			a := apitest.Send(t, admin, "GET", s.URL()+"/apis/rbac.authorization.k8s.io/v1/clusterroles/"+role, "")
 			return strings.Contains(a.Body, `"configmaps"`), a.Body
 		})

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
@@ -66,7 +67,7 @@ func TestDroppedKeyOfThePast(t *testing.T) {
 	// The current object needs the first key.
 	encryptionFile(t, file, "{aesgcm: {keys: ["+second+", "+first+"]}}")
 	s.Reload()
-	apitest.Eventually(t, "the second key is in use", said("a changed file is in effect"))
+	wait.Seen(t, "the second key is in use", said("a changed file is in effect"))
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, s.URL()+"/api/v1/namespaces/default/secrets/one",
 		strings.NewReader(`{"metadata":{"labels":{"a":"b"}}}`))
 	if err != nil {
@@ -83,6 +84,6 @@ func TestDroppedKeyOfThePast(t *testing.T) {
 	}
 	encryptionFile(t, file, "{aesgcm: {keys: ["+second+"]}}")
 	s.Reload()
-	apitest.Eventually(t, "a line about the key that the past needs",
+	wait.Seen(t, "a line about the key that the past needs",
 		said(`resource=secrets keys=aesgcm:v1:k1 versions=1 `))
 }

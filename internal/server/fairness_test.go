@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
@@ -40,7 +41,7 @@ func oneSeatFor(t *testing.T, s *Server, user string) {
 	admin := httpClient(t, s, true)
 	schema := uidOf(t, apitest.Send(t, admin, "GET", s.URL()+flowControlPath+"flowschemas/narrow", ""))
 	level := uidOf(t, apitest.Send(t, admin, "GET", s.URL()+flowControlPath+"prioritylevelconfigurations/narrow", ""))
-	apitest.Await(t, "requests of "+user+" to be of the new level", func() bool {
+	wait.Until(t, "requests of "+user+" to be of the new level", func() bool {
 		a := apitest.Send(t, httpClient(t, s, false), "GET", s.URL()+"/version", "", "Authorization", "Bearer "+user+"token")
 		return a.Header.Get("X-Kubernetes-PF-FlowSchema-UID") == schema &&
 			a.Header.Get("X-Kubernetes-PF-PriorityLevel-UID") == level
@@ -80,13 +81,13 @@ func TestFairnessFollowsTheAPI(t *testing.T) {
 		go func() {
 			results <- as("dave", "/api/v1/namespaces/default/configmaps?resourceVersion=1099511627776")
 		}()
-		apitest.Await(t, "the seat to be taken", func() bool { return strings.HasPrefix(level(), "narrow, 1, false, false, 0, 1,") })
+		wait.Until(t, "the seat to be taken", func() bool { return strings.HasPrefix(level(), "narrow, 1, false, false, 0, 1,") })
 	}
 	takeSeat()
 	for range 2 {
 		go func() { results <- as("dave", "/version") }()
 	}
-	apitest.Await(t, "two requests to wait", func() bool { return strings.HasPrefix(level(), "narrow, 1, false, false, 2, 1,") })
+	wait.Until(t, "two requests to wait", func() bool { return strings.HasPrefix(level(), "narrow, 1, false, false, 2, 1,") })
 	if text := apitest.Send(t, admin, "GET", s.URL()+"/metrics", "").Body; !strings.Contains(text,
 		`apiserver_current_inqueue_requests{request_kind="readOnly"} 2`) {
 		t.Error("the metrics do not have two requests in queues")
@@ -149,7 +150,7 @@ func TestWatchesNeedNoSeat(t *testing.T) {
 	if _, err := w.Body.Read(make([]byte, 10)); err != nil {
 		t.Fatal(err)
 	}
-	apitest.Await(t, "the watch to give its seat back", func() bool {
+	wait.Until(t, "the watch to give its seat back", func() bool {
 		text := apitest.Send(t, httpClient(t, s, true), "GET", s.URL()+"/metrics", "").Body
 		return strings.Contains(text, `apiserver_flowcontrol_current_executing_seats{flow_schema="global-default",`+
 			`priority_level="global-default"} 0`) && strings.Contains(text, `type="watch"`)
@@ -174,14 +175,14 @@ func TestDanglingFlowSchemas(t *testing.T) {
 		}
 		return fmt.Sprint(o.Status.Conditions[0])
 	}
-	apitest.Await(t, "the flow schema to have found its level", func() bool { return dangling() == "{Dangling False Found}" })
+	wait.Until(t, "the flow schema to have found its level", func() bool { return dangling() == "{Dangling False Found}" })
 	level := s.URL() + flowControlPath + "prioritylevelconfigurations/narrow"
 	if a := apitest.Send(t, admin, "DELETE", level, ""); a.Status != http.StatusOK {
 		t.Fatal(a.Status, a.Body)
 	}
-	apitest.Await(t, "the flow schema to have lost its level", func() bool { return dangling() == "{Dangling True NotFound}" })
+	wait.Until(t, "the flow schema to have lost its level", func() bool { return dangling() == "{Dangling True NotFound}" })
 	uid := uidOf(t, apitest.Send(t, admin, "GET", s.URL()+flowControlPath+"flowschemas/global-default", ""))
-	apitest.Await(t, "the requests to be of another schema", func() bool {
+	wait.Until(t, "the requests to be of another schema", func() bool {
 		a := apitest.Send(t, httpClient(t, s, false), "GET", s.URL()+"/version", "", "Authorization", "Bearer davetoken")
 		return a.Header.Get("X-Kubernetes-PF-FlowSchema-UID") == uid
 	})

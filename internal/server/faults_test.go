@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
@@ -60,7 +61,7 @@ func wantEvent(t *testing.T, events <-chan string, want string) {
 		if got != want {
 			t.Errorf("the watch says %q, want %q", got, want)
 		}
-	case <-time.After(apitest.Patience):
+	case <-time.After(wait.Limit):
 		t.Fatalf("the watch did not say %q", want)
 	}
 }
@@ -125,7 +126,7 @@ func TestFullDisk(t *testing.T) {
 
 	space(gibibyte / 2)
 	n := 0
-	apitest.Await(t, "a refusal", func() bool {
+	wait.Until(t, "a refusal", func() bool {
 		n++
 		return create(fmt.Sprint("filler", n)).Status == http.StatusInsufficientStorage
 	})
@@ -152,7 +153,7 @@ func TestFullDisk(t *testing.T) {
 	wantEvent(t, events, "DELETED a")
 
 	space(gibibyte / 8)
-	apitest.Await(t, "a refused deletion", func() bool {
+	wait.Until(t, "a refused deletion", func() bool {
 		_, err := s.stores.main.Commit(t.Context(), storage.Txn{Ops: []storage.Op{storage.Delete("/registry/none")}})
 		return errors.Is(err, storage.ErrNoSpace)
 	})
@@ -160,7 +161,7 @@ func TestFullDisk(t *testing.T) {
 	readable()
 
 	space(10 * gibibyte)
-	apitest.Await(t, "a create that succeeds", func() bool { return create("again").Status == http.StatusCreated })
+	wait.Until(t, "a create that succeeds", func() bool { return create("again").Status == http.StatusCreated })
 	shows("keelson_storage_low_space 0\n")
 	if a := apitest.Send(t, c, "GET", s.URL()+"/readyz?verbose", ""); strings.Contains(a.Body, "warn:") {
 		t.Errorf("/readyz still warns: %s", a.Body)
@@ -227,11 +228,11 @@ func TestFailedSync(t *testing.T) {
 		if !errors.Is(err, storage.ErrFailed) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("the server failed with %v", err)
 		}
-	case <-time.After(apitest.Patience):
+	case <-time.After(wait.Limit):
 		t.Fatal("the server goes on")
 	}
 	left := disk.CrashClone(vfs.CrashCloneCfg{})
-	ctx, cancel := context.WithTimeout(context.Background(), apitest.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
 	defer cancel()
 	_ = s.Stop(ctx) // says that the store had failed
 

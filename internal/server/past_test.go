@@ -13,6 +13,7 @@ import (
 
 	"github.com/keelson-dev/keelson/clock"
 	"github.com/keelson-dev/keelson/internal/api/history"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/servertest"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
@@ -37,7 +38,7 @@ func compacted(t *testing.T, s *servertest.Server, now *clock.Clock, revision st
 		"kind":"ClusterRoleBinding","metadata":{"name":"viewer"},
 		"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"lister"},
 		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"viewer"}]}`)
-	apitest.Eventually(t, "the compaction of revision "+revision, func() (bool, string) {
+	wait.Seen(t, "the compaction of revision "+revision, func() (bool, string) {
 		now.Advance(time.Minute)
 		a := s.As("viewer").Send("GET", "/api/v1/pods?resourceVersionMatch=Exact&resourceVersion="+revision, "")
 		return a.Status == http.StatusGone, a.Body
@@ -174,7 +175,7 @@ func TestAsOfOfAnotherTenant(t *testing.T) {
 		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"historian"}]}`)
 	s.Create(theirs, `{"metadata":{"name":"own"}}`)
 	old := theirs + "/secret?asOf=1h1m30s"
-	apitest.Eventually(t, "the roles are in effect", func() (bool, string) {
+	wait.Seen(t, "the roles are in effect", func() (bool, string) {
 		a := s.As("historian").Send("GET", theirs+"?asOf=30s", "")
 		return a.Status == http.StatusOK, a.Body
 	})

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
@@ -22,7 +23,7 @@ func TestRecordedTimes(t *testing.T) {
 		"group":"example.com","scope":"Cluster","names":{"plural":"sizes","kind":"Size"},"versions":[{"name":"v1","served":true,
 		"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{"size":{"type":"integer",
 		"x-kubernetes-validations":[{"rule":"self > 0"}]}}}}}]}}`, http.StatusCreated)
-	apitest.Await(t, "the custom resource is served", func() bool {
+	wait.Until(t, "the custom resource is served", func() bool {
 		return apitest.Send(t, admin, "GET", s.URL()+"/apis/example.com/v1/sizes", "").Status == http.StatusOK
 	})
 	post(t, s, "/apis/example.com/v1/sizes",

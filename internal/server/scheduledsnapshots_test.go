@@ -15,6 +15,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/keelson-dev/keelson/internal/machinery/metrics"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 	"github.com/keelson-dev/keelson/internal/storage/backup"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
@@ -50,7 +51,7 @@ func TestScheduledSnapshotAfterRestart(t *testing.T) {
 	for i, want := range []string{"1", "0"} {
 		s := start(t, c)
 		var found []string
-		apitest.Await(t, "the time of the last snapshot", func() bool {
+		wait.Until(t, "the time of the last snapshot", func() bool {
 			found = withLast.FindStringSubmatch(apitest.Send(t, httpClient(t, s, true), "GET", s.URL()+"/metrics", "").Body)
 			return found != nil && (i > 0 || found[2] != "0")
 		})

@@ -10,6 +10,7 @@ import (
 
 	rbacv1 "k8s.io/api/rbac/v1"
 
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 	"github.com/keelson-dev/keelson/internal/storage/backup"
 	"github.com/keelson-dev/keelson/internal/storage/snapshot"
@@ -75,7 +76,7 @@ func TestSnapshotOfARunningServer(t *testing.T) {
 	}
 	grant("reader", "*", "get")
 	grant("profiler", "/debug/*", "*")
-	apitest.Await(t, "the roles are in effect", func() bool {
+	wait.Until(t, "the roles are in effect", func() bool {
 		return apitest.Send(t, c, "GET", s.URL()+"/debug/pprof/", "", "Authorization", "Bearer davetoken").Status == 200 &&
 			apitest.Send(t, c, "GET", s.URL()+"/metrics", "", "Authorization", "Bearer davetoken").Status == 200
 	})
@@ -83,7 +84,7 @@ func TestSnapshotOfARunningServer(t *testing.T) {
 		t.Errorf("a user who may get all paths and profile: %d", status)
 	}
 	grant("backup", SnapshotPath, "post")
-	apitest.Await(t, "a role allows snapshots", func() bool { return post("davetoken") == http.StatusOK })
+	wait.Until(t, "a role allows snapshots", func() bool { return post("davetoken") == http.StatusOK })
 }
 
 // TestDefaultRolesAllowNoSnapshots checks that of the default roles only cluster-admin allows snapshots.

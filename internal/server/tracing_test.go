@@ -16,6 +16,7 @@ import (
 	otlp "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/grpc"
 
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
@@ -108,7 +109,7 @@ func TestTracingOfCustomResources(t *testing.T) {
 	if a := apitest.Send(t, c, "POST", s.URL()+definitions, apitest.WidgetDefinition); a.Status != http.StatusCreated {
 		t.Fatal(a.Status, a.Body)
 	}
-	apitest.Await(t, "the custom resource to be served", func() bool {
+	wait.Until(t, "the custom resource to be served", func() bool {
 		return apitest.Send(t, c, "GET", s.URL()+widgets, "").Status == http.StatusOK
 	})
 	a := apitest.Send(t, c, "POST", s.URL()+widgets, `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"a"}}`)

@@ -14,7 +14,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/access/admission"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/webhooks"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
-	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
 // TestEveryWriteIsAdmitted sends each kind of write as an ordinary user, and holds what both halves of
@@ -65,7 +65,7 @@ func TestEveryWriteIsAdmitted(t *testing.T) {
 		s.http.server.Handler.ServeHTTP(w, r)
 		return w
 	}
-	apitest.Await(
+	wait.Until(
 		t, "the grant is known", func() bool { return send(http.MethodGet, "/api/v1/nodes", "", "").Code == http.StatusOK },
 	)
 	const (

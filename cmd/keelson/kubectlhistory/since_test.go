@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
@@ -76,11 +77,11 @@ func TestSinceWatch(t *testing.T) {
 	var running sync.WaitGroup
 	running.Go(func() { p.runTo(ctx, &table, "since 0 --watch --resource configmaps") })
 	running.Go(func() { p.runTo(ctx, &documents, "since 0s -w -o yaml") })
-	apitest.Await(t, "the first change", func() bool { return strings.Count(table.String(), "configmap/a") == 1 })
+	wait.Until(t, "the first change", func() bool { return strings.Count(table.String(), "configmap/a") == 1 })
 	p.Patch(maps+"/a", `{"data":{"v":"2"}}`)
-	apitest.Await(t, "the second change", func() bool { return strings.HasSuffix(table.String(), "patch     .data.v\n") })
+	wait.Until(t, "the second change", func() bool { return strings.HasSuffix(table.String(), "patch     .data.v\n") })
 	p.Create(maps, `{"metadata":{"name":"a-longer-name-than-before"}}`)
-	apitest.Await(t, "a change of another object", func() bool {
+	wait.Until(t, "a change of another object", func() bool {
 		return strings.HasSuffix(table.String(), " create    <none>\n") && strings.Contains(documents.String(), "name: a-longer-name-than-before\n")
 	})
 	interrupt()

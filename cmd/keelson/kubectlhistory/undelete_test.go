@@ -10,7 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
 func TestUndelete(t *testing.T) {
@@ -44,7 +44,7 @@ func TestUndelete(t *testing.T) {
 
 	// Admission answers in the dry run.
 	p.Create("/api/v1/namespaces/default/resourcequotas", `{"metadata":{"name":"q"},"spec":{"hard":{"count/configmaps":"1"}}}`)
-	apitest.Eventually(t, "the quota is counted", func() (bool, string) {
+	wait.Seen(t, "the quota is counted", func() (bool, string) {
 		q := p.Get("/api/v1/namespaces/default/resourcequotas/q")
 		return strings.Contains(q, `"used":`), q
 	})
@@ -200,7 +200,7 @@ func TestForbidden(t *testing.T) {
 		return &other
 	}
 	reader := as("reader")
-	apitest.Eventually(t, "the role is in effect", func() (bool, string) {
+	wait.Seen(t, "the role is in effect", func() (bool, string) {
 		out := reader.run("get cm -n shop --as-of 1m")
 		return strings.HasPrefix(out, "NAME"), out
 	})

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
 func TestWhy(t *testing.T) {
@@ -21,7 +21,7 @@ The server knows of nothing that it waits for.
 `)
 	p.now.Advance(time.Hour)
 	p.As("jane", "system:masters").Do("DELETE", "/api/v1/namespaces/shop", "")
-	apitest.Await(t, "the deletion of the widget", func() bool { return p.Metadata(widget+"/a").DeletionTimestamp != nil })
+	wait.Until(t, "the deletion of the widget", func() bool { return p.Metadata(widget+"/a").DeletionTimestamp != nil })
 	p.expect("why widget/a --namespace shop", `widget.example.com/a is being deleted since 2026-11-01T13:00:00Z, asked for by system:serviceaccount:kube-system:namespace-controller (update).
 Last change: 2026-11-01T13:00:00.000Z by system:serviceaccount:kube-system:namespace-controller (update).
 

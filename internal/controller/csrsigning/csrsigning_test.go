@@ -18,6 +18,7 @@ import (
 
 	certificatesv1 "k8s.io/api/certificates/v1"
 
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/servertest"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
@@ -73,13 +74,13 @@ func TestApprovedRequestsAreSigned(t *testing.T) {
 	decide(s, "good", "Approved")
 
 	for name, want := range map[string]string{"server": `the usage "server auth" is not allowed`, "useless": "client auth is missing"} {
-		apitest.Eventually(t, "the request "+name+" to fail", func() (bool, string) {
+		wait.Seen(t, "the request "+name+" to fail", func() (bool, string) {
 			r := read(t, s, name)
 			c := r.Status.Conditions
 			return len(c) == 2 && c[1].Type == "Failed" && strings.Contains(c[1].Message, want), fmt.Sprint(c)
 		})
 	}
-	apitest.Eventually(t, "the certificate", func() (bool, string) {
+	wait.Seen(t, "the certificate", func() (bool, string) {
 		return len(read(t, s, "good").Status.Certificate) > 0, s.Get(all + "/good")
 	})
 	cert := read(t, s, "good").Status.Certificate

@@ -10,8 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/servertest"
-	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
 // make creates a ConfigMap, or an object of another kind whose manifest is a format of its metadata, and returns its
@@ -91,7 +91,7 @@ func TestDependentsGoInTheBackground(t *testing.T) {
 	for _, path := range []string{widgetsPath + "/b", secretsPath + "/c", mapsPath + "/d"} {
 		k.Gone(path)
 	}
-	apitest.Eventually(t, "the reference to a to be removed", func() (bool, string) {
+	wait.Seen(t, "the reference to a to be removed", func() (bool, string) {
 		owners := k.Metadata(mapsPath + "/kept").OwnerReferences
 		return len(owners) == 1 && string(owners[0].UID) == other, fmt.Sprint(owners)
 	})
@@ -106,7 +106,7 @@ func TestForegroundWaits(t *testing.T) {
 	k.make(secretsPath, "free", ownedBy("v1", "ConfigMap", "a", a, false), "example.com/wait")
 	k.delete(mapsPath+"/a", "Foreground")
 	k.Gone(secretsPath + "/goes")
-	apitest.Eventually(t, "the deletion of the others to begin", func() (bool, string) {
+	wait.Seen(t, "the deletion of the others to begin", func() (bool, string) {
 		blocks, free := k.Metadata(secretsPath+"/blocks"), k.Metadata(secretsPath+"/free")
 		return blocks.DeletionTimestamp != nil && free.DeletionTimestamp != nil, fmt.Sprint(blocks, free)
 	})
@@ -164,7 +164,7 @@ func TestOwnerInAnotherNamespace(t *testing.T) {
 	k.Gone("/api/v1/namespaces/other/configmaps/b")
 	event := func(namespace, owner string) {
 		t.Helper()
-		apitest.Eventually(t, "the event in "+namespace, func() (bool, string) {
+		wait.Seen(t, "the event in "+namespace, func() (bool, string) {
 			var list corev1.EventList
 			body := k.Get("/api/v1/namespaces/" + namespace + "/events")
 			if err := json.Unmarshal([]byte(body), &list); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/servertest"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
@@ -65,7 +66,7 @@ func TestNamespaceDeletionWaitsForFinalizers(t *testing.T) {
 		`{"metadata":{"name":"a","finalizers":["example.com/map"]}}`)
 	s.Create("/api/v1/namespaces/demo/configmaps", `{"metadata":{"name":"b"}}`)
 	s.Do("DELETE", "/api/v1/namespaces/demo", "")
-	apitest.Eventually(t, "a condition", func() (bool, string) {
+	wait.Seen(t, "a condition", func() (bool, string) {
 		got := s.Get("/api/v1/namespaces/demo")
 		return strings.Contains(got, "NamespaceFinalizersRemaining"), got
 	})
@@ -87,7 +88,7 @@ func TestNamespaceDeletionWaitsForFinalizers(t *testing.T) {
 func awaitConditions(t *testing.T, s *servertest.Server, lines ...string) {
 	t.Helper()
 	want := strings.Join(lines, "\n")
-	apitest.Eventually(t, "the conditions\n"+want+"\n", func() (bool, string) {
+	wait.Seen(t, "the conditions\n"+want+"\n", func() (bool, string) {
 		got := conditions(t, s)
 		return got == want, "they are\n" + got
 	})
@@ -100,7 +101,7 @@ func TestNamespaceDeletionWaitsForExtensionServers(t *testing.T) {
 	e := apitest.NewExtension(t)
 	e.Register(s.Client)
 	e.Broken.Store(true)
-	apitest.Eventually(t, "the version being stale", func() (bool, string) {
+	wait.Seen(t, "the version being stale", func() (bool, string) {
 		s.Send("GET", apitest.ExtensionVersion+"/anything", "") // has the server checked
 		got := s.Send("GET", "/apis", "", "Accept", apitest.AggregatedDiscovery).Body
 		return strings.Contains(got, `"freshness":"Stale"`), got

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/servertest"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
@@ -68,7 +69,7 @@ func checkedPolicy(
 ) *admissionregistrationv1.ValidatingAdmissionPolicy {
 	t.Helper()
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{}
-	apitest.Await(t, fmt.Sprintf("generation %d of %s is checked", generation, name), func() bool {
+	wait.Until(t, fmt.Sprintf("generation %d of %s is checked", generation, name), func() bool {
 		*policy = admissionregistrationv1.ValidatingAdmissionPolicy{}
 		if err := json.Unmarshal([]byte(s.Get(policies+"/"+name)), policy); err != nil {
 			t.Fatal(err)

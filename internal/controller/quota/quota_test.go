@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/servertest"
-	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
 // quotaClient sends requests in the namespace default.
@@ -38,7 +38,7 @@ func (q *quotaClient) used(name, want string) {
 	if err := json.Unmarshal([]byte(want), &wanted); err != nil {
 		q.t.Fatal(err)
 	}
-	apitest.Eventually(q.t, "quota "+name+" to use "+want, func() (bool, string) {
+	wait.Seen(q.t, "quota "+name+" to use "+want, func() (bool, string) {
 		var quota struct {
 			Status struct{ Used map[string]string }
 		}

@@ -7,8 +7,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/servertest"
-	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
 // TestRootCertificatesArePublished: each namespace has the certificates of the server, also after somebody has deleted
@@ -19,7 +19,7 @@ func TestRootCertificatesArePublished(t *testing.T) {
 	const path = "/api/v1/namespaces/demo/configmaps/kube-root-ca.crt"
 	published := func() {
 		t.Helper()
-		apitest.Eventually(t, "the certificates", func() (bool, string) {
+		wait.Seen(t, "the certificates", func() (bool, string) {
 			var m corev1.ConfigMap
 			got := s.Send("GET", path, "")
 			err := json.Unmarshal([]byte(got.Body), &m)

@@ -19,6 +19,7 @@ import (
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/controller/storageversionmigrator"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server"
 	"github.com/keelson-dev/keelson/internal/server/servertest"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
@@ -58,7 +59,7 @@ func get(t *testing.T, s *servertest.Server, name string) (m migrationv1.Storage
 func await(t *testing.T, s *servertest.Server, name string, end migrationv1.MigrationConditionType) migrationv1.StorageVersionMigration {
 	t.Helper()
 	var m migrationv1.StorageVersionMigration
-	apitest.Eventually(t, "the end of the migration "+name, func() (bool, string) {
+	wait.Seen(t, "the end of the migration "+name, func() (bool, string) {
 		m = get(t, s, name)
 		return meta.IsStatusConditionTrue(m.Status.Conditions, string(end)) &&
 			meta.IsStatusConditionFalse(m.Status.Conditions, string(migrationv1.MigrationRunning)), fmt.Sprint(m.Status)
@@ -326,7 +327,7 @@ func TestRefusedObject(t *testing.T) {
 	status := func() int {
 		return controller.Send(http.MethodPatch, "/api/v1/namespaces/default/configmaps/a", `{"data":{"a":"b"}}`).Status
 	}
-	apitest.Await(t, "the policy is in effect", func() bool { return status() == http.StatusUnprocessableEntity })
+	wait.Until(t, "the policy is in effect", func() bool { return status() == http.StatusUnprocessableEntity })
 	begin(s, "refused", "", "configmaps")
 	m := await(t, s, "refused", migrationv1.MigrationFailed)
 	c := meta.FindStatusCondition(m.Status.Conditions, string(migrationv1.MigrationFailed))
@@ -335,7 +336,7 @@ func TestRefusedObject(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	s.Do(http.MethodDelete, apitest.AdmissionPath+"validatingadmissionpolicybindings/refuse", "")
-	apitest.Await(t, "the policy is not in effect", func() bool { return status() == http.StatusOK })
+	wait.Until(t, "the policy is not in effect", func() bool { return status() == http.StatusOK })
 	begin(s, "next", "", "configmaps")
 	await(t, s, "next", migrationv1.MigrationSucceeded)
 }

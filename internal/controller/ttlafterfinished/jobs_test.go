@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/servertest"
-	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
 // finish creates a Job and says that it has finished at a time.
@@ -49,7 +49,7 @@ func TestFinishedJobsAreDeleted(t *testing.T) {
 func TestFinishedJobKeepsFinalizers(t *testing.T) {
 	s := servertest.Start(t, servertest.Default("ttl-after-finished"))
 	finish(s, "now", `"ttlSecondsAfterFinished":0,`, time.Now())
-	apitest.Eventually(t, "the Job to be deleted in the foreground", func() (bool, string) {
+	wait.Seen(t, "the Job to be deleted in the foreground", func() (bool, string) {
 		body := s.Get("/apis/batch/v1/namespaces/default/jobs/now")
 		return strings.Contains(body, `"deletionTimestamp"`) && strings.Contains(body, `"foregroundDeletion"`), body
 	})

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/servertest"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
@@ -82,7 +83,7 @@ func TestExtensionBodiesAreStreamed(t *testing.T) {
 		if response == nil {
 			select {
 			case response = <-answered:
-			case <-time.After(apitest.Patience):
+			case <-time.After(wait.Limit):
 			}
 			if response == nil {
 				t.Fatal("no response to the first part")
@@ -111,7 +112,7 @@ func TestExtensionUpgrade(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(apitest.Patience))
+	_ = conn.SetDeadline(time.Now().Add(wait.Limit))
 	_, err = fmt.Fprintf(conn, "GET %s/upgrade HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: lines\r\n\r\nhello\n",
 		apitest.ExtensionVersion)
 	if err != nil {
@@ -149,12 +150,12 @@ func TestExtensionServerIsDown(t *testing.T) {
 	shows := func(path, accept, part string) func() bool {
 		return func() bool { return strings.Contains(s.Send("GET", path, "", "Accept", accept).Body, part) }
 	}
-	apitest.Await(t, "the condition", func() bool {
+	wait.Until(t, "the condition", func() bool {
 		return condition(s) == "{Available True Passed all checks passed}"
 	})
 	const widgets = `"versions":[{"version":"v1","resources":[{"resource":"widgets"`
-	apitest.Await(t, "the resources in discovery", shows("/apis", apitest.AggregatedDiscovery, widgets))
-	apitest.Await(t, "the OpenAPI document", shows("/openapi/v3", "*/*", `"/openapi/v3/apis/agg.example.com/v1?hash=AAA"`))
+	wait.Until(t, "the resources in discovery", shows("/apis", apitest.AggregatedDiscovery, widgets))
+	wait.Until(t, "the OpenAPI document", shows("/openapi/v3", "*/*", `"/openapi/v3/apis/agg.example.com/v1?hash=AAA"`))
 	if !shows("/openapi/v3/apis/agg.example.com/v1", "*/*", `"title":"extension"`)() {
 		t.Error("the OpenAPI v3 document is not that of the extension API server")
 	}
@@ -165,28 +166,28 @@ func TestExtensionServerIsDown(t *testing.T) {
 
 	e.Broken.Store(true)
 	// A request that is answered 503 has the server checked.
-	apitest.Await(t, "the condition False", func() bool {
+	wait.Until(t, "the condition False", func() bool {
 		s.Send("GET", apitest.ExtensionVersion+"/x", "")
 		return strings.HasPrefix(condition(s), "{Available False FailedDiscoveryCheck failing or missing response from "+
 			"https://127.0.0.1:"+e.Port+apitest.ExtensionVersion)
 	})
 	// The aggregator follows the condition, so a request may still reach the server just after the change.
-	apitest.Await(t, "the answer without the server", func() bool {
+	wait.Until(t, "the answer without the server", func() bool {
 		a := s.Send("GET", apitest.ExtensionVersion+"/x", "")
 		return a.Status == http.StatusServiceUnavailable && a.Body == "service unavailable\n" &&
 			a.Header.Get("X-Apiservice-Failure") == "v1.agg.example.com; FailedDiscoveryCheck"
 	})
 	const stale = `"versions":[{"version":"v1","freshness":"Stale"}]`
-	apitest.Await(t, "the stale version in discovery", shows("/apis", apitest.AggregatedDiscovery, stale))
+	wait.Until(t, "the stale version in discovery", shows("/apis", apitest.AggregatedDiscovery, stale))
 	if !shows("/metrics", "*/*", `aggregator_unavailable_apiservice{name="v1.agg.example.com"} 1`)() {
 		t.Error("the metric does not say that the server is unavailable")
 	}
 
 	e.Broken.Store(false)
-	apitest.Await(t, "the condition True", func() bool {
+	wait.Until(t, "the condition True", func() bool {
 		return condition(s) == "{Available True Passed all checks passed}"
 	})
-	apitest.Await(t, "the resources in discovery again", shows("/apis", apitest.AggregatedDiscovery, widgets))
+	wait.Until(t, "the resources in discovery again", shows("/apis", apitest.AggregatedDiscovery, widgets))
 
 	s.Do("DELETE", "/apis/apiregistration.k8s.io/v1/apiservices/v1.agg.example.com", "")
 	if a := s.Send("GET", apitest.ExtensionVersion+"/x", ""); a.Status != http.StatusNotFound {
@@ -224,20 +225,20 @@ func TestDocumentsAreReadAgain(t *testing.T) {
 			return strings.Contains(body, `{"resource":"`+resource+`"`)
 		}
 	}
-	apitest.Await(t, "the resources in discovery", shown("widgets"))
+	wait.Until(t, "the resources in discovery", shown("widgets"))
 	change := func(minimum int) {
 		s.Do("PATCH", "/apis/apiregistration.k8s.io/v1/apiservices/v1.agg.example.com",
 			fmt.Sprintf(`{"spec":{"groupPriorityMinimum":%d}}`, minimum), "Content-Type", "application/merge-patch+json")
 	}
 	serve("gadgets")
 	change(17)
-	apitest.Await(t, "the other resources, after a change of the priority", shown("gadgets"))
+	wait.Until(t, "the other resources, after a change of the priority", shown("gadgets"))
 
 	document.Store("no JSON")
 	change(18)
-	apitest.Await(t, "the stale version", func() bool { return !shown("gadgets")() })
+	wait.Until(t, "the stale version", func() bool { return !shown("gadgets")() })
 	serve("again")
-	apitest.Await(t, "the resources, after the document was no JSON", shown("again"))
+	wait.Until(t, "the resources, after the document was no JSON", shown("again"))
 }
 
 // TestHangingExtensionServer fills all places of an extension API server that hangs. Other requests are served, and the next
@@ -261,7 +262,7 @@ func TestHangingExtensionServer(t *testing.T) {
 			_ = response.Body.Close()
 		}
 	}
-	apitest.Await(t, "a refusal", func() bool {
+	wait.Until(t, "a refusal", func() bool {
 		go hang() // one of many, some of which may be refused
 		return user.Send("GET", apitest.ExtensionVersion+"/other?timeout=1s", "").Status == http.StatusTooManyRequests
 	})
@@ -276,7 +277,7 @@ func TestAvailabilityConditions(t *testing.T) {
 	expect := func(want string) {
 		t.Helper()
 		want = "{Available False " + want + "}"
-		apitest.Await(t, want, func() bool { return condition(s) == want })
+		wait.Until(t, want, func() bool { return condition(s) == want })
 	}
 	s.Create("/apis/apiregistration.k8s.io/v1/apiservices", `{"metadata":{"name":"v1.agg.example.com"},
 		"spec":{"group":"agg.example.com","version":"v1","groupPriorityMinimum":1000,"versionPriority":15,

@@ -1,4 +1,4 @@
-// Package apitest has what tests of a server need beside it: a client, waits with a limit, webhooks, and an extension API
+// Package apitest has what tests of a server need beside it: a client, webhooks, and an extension API
 // server. Tests in package server use it directly; servertest, which starts servers, cannot be imported there.
 package apitest
 
@@ -10,32 +10,22 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
-// Patience is how long a test waits for what must happen.
-const Patience = 30 * time.Second
-
-// Await waits until happened returns true, at most for Patience.
+// Await is wait.Until.
 func Await(t testing.TB, what string, happened func() bool) {
 	t.Helper()
-	Eventually(t, what, func() (bool, string) { return happened(), "it did not happen" })
+	wait.Until(t, what, happened)
 }
 
-// Eventually waits until check returns true, at most for Patience. Otherwise the test fails with the text of check.
+// Eventually is wait.Seen.
 func Eventually(t testing.TB, what string, check func() (bool, string)) {
 	t.Helper()
-	for end := time.Now().Add(Patience); ; time.Sleep(5 * time.Millisecond) {
-		ok, text := check()
-		if ok {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("waited %v for %s: %s", Patience, what, text)
-		}
-	}
+	wait.Seen(t, what, check)
 }
 
 // Answer is a response.
@@ -159,7 +149,7 @@ func (c *Client) Served(path string) { c.t.Helper(); c.AwaitStatus(http.StatusOK
 // AwaitStatus waits until a path is answered with a status.
 func (c *Client) AwaitStatus(status int, path string) {
 	c.t.Helper()
-	Eventually(c.t, http.StatusText(status)+" of "+path, func() (bool, string) {
+	wait.Seen(c.t, http.StatusText(status)+" of "+path, func() (bool, string) {
 		a := c.Send(http.MethodGet, path, "")
 		return a.Status == status, a.Body
 	})
@@ -221,7 +211,7 @@ const HostPod = `{"metadata":{"name":"p"},"spec":{"hostNetwork":true,"containers
 // AwaitAccess waits until a verb on a resource is allowed to the user: a new grant has an effect a little later.
 func (c *Client) AwaitAccess(verb, resource string) {
 	c.t.Helper()
-	Await(c.t, "permission to "+verb+" "+resource, func() bool {
+	wait.Until(c.t, "permission to "+verb+" "+resource, func() bool {
 		review := c.Create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
 			`{"spec":{"resourceAttributes":{"verb":"`+verb+`","resource":"`+resource+`"}}}`)
 		return strings.Contains(review, `"allowed":true`)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/servertest"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
@@ -30,7 +31,7 @@ func TestAuditedFailuresShareAnAnnotation(t *testing.T) {
 	const want = `[{"message":"a","policy":"one","binding":"one","expressionIndex":0,"validationActions":["Audit"]},` +
 		`{"message":"b","policy":"one","binding":"one","expressionIndex":1,"validationActions":["Audit"]},` +
 		`{"message":"c","policy":"two","binding":"two","expressionIndex":0,"validationActions":["Audit","Warn"]}]`
-	apitest.Eventually(t, "the annotation", func() (bool, string) {
+	wait.Seen(t, "the annotation", func() (bool, string) {
 		log, err := os.ReadFile(c.Audit.Log.Path)
 		if err != nil {
 			return false, err.Error()

@@ -12,6 +12,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/servertest"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
@@ -152,7 +153,7 @@ func TestConversionWebhooksAsServices(t *testing.T) {
 		"clientConfig":{"service":{"namespace":"default","name":"empty"}}}}}}`
 	s.Create("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
 	const widgets = "/apis/example.com/v2/widgets"
-	apitest.Await(t, "the custom resource to be served", func() bool {
+	wait.Until(t, "the custom resource to be served", func() bool {
 		return s.Send("GET", widgets, "").Status != http.StatusNotFound
 	})
 	a := s.Send("POST", widgets, `{"apiVersion":"example.com/v2","kind":"Widget","metadata":{"name":"w"}}`)
