@@ -14,14 +14,12 @@ import (
 	"github.com/keelson-dev/keelson/internal/api/client"
 	"github.com/keelson-dev/keelson/internal/api/directory"
 	"github.com/keelson-dev/keelson/internal/api/write"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource/apiregistration"
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
-
-// patience bounds every wait of these tests.
-const patience = 10 * time.Second
 
 func newController(t *testing.T) *Controller {
 	t.Helper()
@@ -73,11 +71,7 @@ func (c *Controller) get(t *testing.T, gv schema.GroupVersion) *apiregistrationv
 
 func (c *Controller) waitFor(t *testing.T, gv schema.GroupVersion, there bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); (c.get(t, gv) != nil) != there; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %v for the APIService %s: there=%v", patience, name(gv), there)
-		}
-	}
+	wait.Until(t, fmt.Sprintf("the APIService %s: there=%v", name(gv), there), func() bool { return (c.get(t, gv) != nil) == there })
 }
 
 func (c *Controller) describe(t *testing.T, gv schema.GroupVersion) string {
@@ -90,11 +84,10 @@ func (c *Controller) describe(t *testing.T, gv schema.GroupVersion) string {
 
 func (c *Controller) waitUntil(t *testing.T, gv schema.GroupVersion, want string) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); c.describe(t, gv) != want; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %v for the APIService %s to be %q, it is %q", patience, name(gv), want, c.describe(t, gv))
-		}
-	}
+	wait.Seen(t, fmt.Sprintf("the APIService %s to be %q", name(gv), want), func() (bool, string) {
+		got := c.describe(t, gv)
+		return got == want, got
+	})
 }
 
 func (c *Controller) change(t *testing.T, gv schema.GroupVersion, change func(*apiregistrationv1.APIService)) {
@@ -184,9 +177,5 @@ func TestCustomResources(t *testing.T) {
 		t.Errorf("Run created the APIService of a built-in version: %s", got)
 	}
 	cancel()
-	select {
-	case <-ended:
-	case <-time.After(patience):
-		t.Fatalf("waited %v for Run to end", patience)
-	}
+	wait.Receive(t, "Run to end", ended)
 }

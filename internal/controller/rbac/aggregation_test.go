@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/api/client"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
@@ -93,7 +94,7 @@ func TestAggregatedRolesFollowTheirSources(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	eventually(t, "view has rules", func() bool { return len(w.clusterRole(t, "view").Rules) > 0 })
+	wait.Until(t, "view has rules", func() bool { return len(w.clusterRole(t, "view").Rules) > 0 })
 	view := w.clusterRole(t, "view")
 	if len(view.Rules) == 0 || len(view.ManagedFields) != 2 {
 		t.Fatalf("view has %d rules and the managers %v", len(view.Rules), view.ManagedFields)
@@ -105,14 +106,14 @@ func TestAggregatedRolesFollowTheirSources(t *testing.T) {
 	}
 	// edit aggregates view, and admin edit.
 	for _, role := range []string{"view", "edit", "admin"} {
-		eventually(t, role+" has the rule", has(role))
+		wait.Until(t, role+" has the rule", has(role))
 	}
 	w.change(t, "clusterroles", "own", func(o registry.Object) error {
 		o.SetLabels(nil)
 		return nil
 	})
 	for _, role := range []string{"view", "edit", "admin"} {
-		eventually(t, role+" has it no more", func() bool { return !has(role)() })
+		wait.Until(t, role+" has it no more", func() bool { return !has(role)() })
 	}
 }
 
@@ -144,13 +145,3 @@ func TestNoWarningsAtTheStop(t *testing.T) {
 
 // eventually waits until something is so; it fails the test when that takes
 // unreasonably long.
-func eventually(t *testing.T, what string, so func() bool) {
-	t.Helper()
-	for range 3000 {
-		if so() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatalf("it is not so that %s", what)
-}

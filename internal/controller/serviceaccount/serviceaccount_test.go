@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +12,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/api/client"
 	"github.com/keelson-dev/keelson/internal/api/client/clienttest"
 	"github.com/keelson-dev/keelson/internal/controller/serviceaccount"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
@@ -33,15 +33,13 @@ func namespace(name string) *corev1.Namespace {
 // awaitAccount waits until a namespace has the account, and returns it.
 func awaitAccount(t *testing.T, api *clienttest.API, namespace string) registry.Object {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+	return wait.Value(t, "the account of "+namespace, func() (registry.Object, error) {
 		got, err := api.Get(t.Context(), client.Ref{Resource: accounts, Namespace: namespace, Name: "default"})
-		if err == nil {
-			return got
+		if err != nil && !kerrors.IsNotFound(err) {
+			t.Fatal(err)
 		}
-		if !kerrors.IsNotFound(err) || time.Now().After(end) {
-			t.Fatalf("waited up to 30 s for the account of %s: %v", namespace, err)
-		}
-	}
+		return got, err
+	})
 }
 
 // TestAccounts has a namespace with an account, one without, one that is being deleted, and one that is created later.

@@ -3,6 +3,7 @@ package workers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/internal/machinery/activity"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
 // TestFailuresAndPanicsComeBack: an item that fails, and one whose handling panics, are handled again; others go on.
@@ -116,17 +118,17 @@ func TestWorkersEndWhenIdle(t *testing.T) {
 // TestActivity: an item is a task from the time when it is added, also with a delay or after a failure, until it was
 // handled. One that is added for much later is none. Afterwards nothing is left.
 func TestActivity(t *testing.T) {
+	synctest.Test(t, testActivity)
+}
+
+func testActivity(t *testing.T) {
 	tracker := activity.New()
 	part := tracker.Part("queue")
 	q := New[string](Options{FirstDelay: time.Millisecond, MaxDelay: time.Second, Activity: part})
 	busy := func() bool { return len(tracker.Busy()) > 0 }
 	idle := func() {
 		t.Helper()
-		for end := time.Now().Add(20 * time.Second); busy(); time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("after 20 s: %v", tracker.Busy())
-			}
-		}
+		wait.Seen(t, "the queue to be idle", func() (bool, string) { return !busy(), fmt.Sprint(tracker.Busy()) })
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var tries atomic.Int32
@@ -145,13 +147,8 @@ func TestActivity(t *testing.T) {
 	}()
 	handle := func(want string) {
 		t.Helper()
-		select {
-		case item := <-handling:
-			if item != want {
-				t.Errorf("%q was handled, want %q", item, want)
-			}
-		case <-time.After(20 * time.Second):
-			t.Fatalf("%q was not handled within 20 s", want)
+		if item := wait.Receive(t, want+" to be handled", handling); item != want {
+			t.Errorf("%q was handled, want %q", item, want)
 		}
 		if !busy() {
 			t.Errorf("idle while %q is handled", want)
@@ -175,7 +172,8 @@ func TestActivity(t *testing.T) {
 	handle("b")
 	q.AddAfter("b", 10*time.Millisecond)
 	q.AddAfter("b", 5*time.Millisecond)
-	time.Sleep(15 * time.Millisecond)
+	time.Sleep(15 * time.Millisecond) // both delays have passed while b is handled
+	synctest.Wait()
 	goOn <- struct{}{}
 	handle("b")
 	goOn <- struct{}{}

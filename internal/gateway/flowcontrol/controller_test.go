@@ -18,6 +18,7 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/gateway/flowcontrol/fairqueue"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
 // patience bounds every wait of these tests.
@@ -86,16 +87,6 @@ func (c *Controller) page(t *testing.T, name string) string {
 	return w.Body.String()
 }
 
-// eventually waits until a condition holds.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited %v for %s", patience, what)
-		}
-	}
-}
-
 // waiting returns how many requests wait at a level.
 func (c *Controller) waiting(name string) (n int) {
 	c.snapshot(func(l *level, _ time.Duration) {
@@ -124,7 +115,7 @@ func TestRequestsWaitForTheirTurn(t *testing.T) {
 			results <- ok
 		}()
 	}
-	eventually(t, "two requests in the queue", func() bool { return c.waiting("one") == 2 })
+	wait.Until(t, "two requests in the queue", func() bool { return c.waiting("one") == 2 })
 	if c.Begin(getPods(), user("a"), "").Wait(t.Context(), patience) {
 		t.Error("a request is served although the queue is full")
 	}
@@ -170,7 +161,7 @@ func TestWaitingEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan bool)
 	go func() { done <- c.Begin(getPods(), user("b"), "").Wait(ctx, patience) }()
-	eventually(t, "a request in the queue", func() bool { return c.waiting("one") == 1 })
+	wait.Until(t, "a request in the queue", func() bool { return c.waiting("one") == 1 })
 	cancel()
 	if <-done {
 		t.Error("a request is served whose client is gone")
@@ -301,7 +292,7 @@ func TestSlowBodies(t *testing.T) {
 		t.Fatal("another request waits for a body that does not come")
 	}
 	read <- true
-	eventually(t, "the slow request in the queue", func() bool { return c.waiting("one") == 1 })
+	wait.Until(t, "the slow request in the queue", func() bool { return c.waiting("one") == 1 })
 	other.Release()
 	if !<-result {
 		t.Error("the slow request is refused")

@@ -24,6 +24,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/access/auth/authz"
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/object/registry/informer"
 	"github.com/keelson-dev/keelson/internal/resource"
@@ -34,15 +35,6 @@ import (
 
 // patience is how long a test waits for something that must happen.
 const patience = 30 * time.Second
-
-func await(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within %v", what, patience)
-		}
-	}
-}
 
 // world is a Peers with servers that the test controls.
 type world struct {
@@ -212,7 +204,7 @@ func TestPeersFollowLeases(t *testing.T) {
 	w.lease("kube-system", "me", "me_1")
 	w.lease("kube-system", "a", "a_1")
 	w.lease("kube-system", "b", "b_1")
-	await(t, "both peers are known", func() bool { return w.serving("x/v1/r") == "a b" && w.serving("y/v1/s") == "b" })
+	wait.Until(t, "both peers are known", func() bool { return w.serving("x/v1/r") == "a b" && w.serving("y/v1/s") == "b" })
 	if got := w.serving("/v1/pods"); got != "a b" {
 		t.Errorf("the core group: %q", got)
 	}
@@ -225,7 +217,7 @@ func TestPeersFollowLeases(t *testing.T) {
 
 	w.lease("kube-system", "a", "a_1") // renewed
 	w.lease("kube-system", "b", "")
-	await(t, "a peer has gone", func() bool { return w.serving("y/v1/s") == "" })
+	wait.Until(t, "a peer has gone", func() bool { return w.serving("y/v1/s") == "" })
 	if a.reads.Load() != 1 || w.peers.Changes() == changes {
 		t.Errorf("%d reads, %d changes", a.reads.Load(), w.peers.Changes()-changes)
 	}
@@ -233,12 +225,12 @@ func TestPeersFollowLeases(t *testing.T) {
 	// Another run of the same server: the old document counts until the new one is there.
 	a.serves("")
 	w.lease("kube-system", "a", "a_2")
-	await(t, "the documents are read again in vain", func() bool { return a.reads.Load() >= 3 })
+	wait.Until(t, "the documents are read again in vain", func() bool { return a.reads.Load() >= 3 })
 	if got := w.serving("x/v1/r"); got != "a" {
 		t.Errorf("while the documents cannot be read: %q", got)
 	}
 	a.serves("z/v1:t")
-	await(t, "the new documents", func() bool { return w.serving("x/v1/r") == "" && w.serving("z/v1/t") == "a" })
+	wait.Until(t, "the new documents", func() bool { return w.serving("x/v1/r") == "" && w.serving("z/v1/t") == "a" })
 }
 
 // TestHangingPeer checks that a peer that does not answer delays nobody else.
@@ -250,12 +242,12 @@ func TestHangingPeer(t *testing.T) {
 	w.run()
 	w.lease("kube-system", "a", "a_1")
 	w.lease("kube-system", "b", "b_1")
-	await(t, "the other peer is known", func() bool { return w.serving("x/v1/r") == "b" })
+	wait.Until(t, "the other peer is known", func() bool { return w.serving("x/v1/r") == "b" })
 	if w.peers.Ready(t.Context()) == nil {
 		t.Error("it is ready before the first peer was asked")
 	}
 	w.lease("kube-system", "a", "")
-	await(t, "it is ready without the peer that has gone", func() bool { return w.peers.Ready(t.Context()) == nil })
+	wait.Until(t, "it is ready without the peer that has gone", func() bool { return w.peers.Ready(t.Context()) == nil })
 }
 
 // TestDeclaredVersions checks that what objects in the store declare is not looked for at peers, and that after its deletion the
@@ -272,7 +264,7 @@ func TestDeclaredVersions(t *testing.T) {
 	w.lease("kube-system", "a", "a_1")
 	ctx, began := t.Context(), time.Now()
 	w.peers.work(ctx, began)
-	await(t, "the peer is known", func() bool { return w.serving("x/v1/r") == "a" })
+	wait.Until(t, "the peer is known", func() bool { return w.serving("x/v1/r") == "a" })
 	if got := w.serving("custom/v1/c"); got != "" {
 		t.Errorf("a declared version is looked for at %q", got)
 	}
@@ -287,7 +279,7 @@ func TestDeclaredVersions(t *testing.T) {
 	if got := w.serving("custom/v1/c"); got != "" {
 		t.Errorf("an old document counts: %q", got)
 	}
-	await(t, "the documents are read again", func() bool { return a.reads.Load() > reads && w.serving("custom/v1/d") == "a" })
+	wait.Until(t, "the documents are read again", func() bool { return a.reads.Load() > reads && w.serving("custom/v1/d") == "a" })
 	w.peers.tasks.Wait()
 }
 
@@ -296,7 +288,7 @@ func TestForward(t *testing.T) {
 	a := w.serve("a", "x/v1:r")
 	w.run()
 	w.lease("kube-system", "a", "a_1")
-	await(t, "the peer is known", func() bool { return w.serving("x/v1/r") == "a" })
+	wait.Until(t, "the peer is known", func() bool { return w.serving("x/v1/r") == "a" })
 	const path = "/apis/x/v1/namespaces/n/r?labelSelector=a%3Db"
 	got := w.request(path, "x/v1/r", http.Header{
 		"Authorization": {"Bearer secret"}, "X-Remote-Group": {"system:masters"}, "X-Remote-Extra-D": {"e"}, "Impersonate-User": {"root"},
@@ -341,7 +333,7 @@ func TestForwardUnderConstraint(t *testing.T) {
 	a := w.serve("a", "x/v1:r")
 	w.run()
 	w.lease("kube-system", "a", "a_1")
-	await(t, "the peer is known", func() bool { return w.serving("x/v1/r") == "a" })
+	wait.Until(t, "the peer is known", func() bool { return w.serving("x/v1/r") == "a" })
 	for _, c := range []struct {
 		verb, subresource, query string
 		lifted                   bool
@@ -382,7 +374,7 @@ func TestSetRoots(t *testing.T) {
 	w.serve("a", "x/v1:r")
 	w.run()
 	w.lease("kube-system", "a", "a_1")
-	await(t, "the peer is known", func() bool { return w.serving("x/v1/r") == "a" })
+	wait.Until(t, "the peer is known", func() bool { return w.serving("x/v1/r") == "a" })
 	if got := w.request("/apis/x/v1/r", "x/v1/r", nil); got.Code != http.StatusOK {
 		t.Fatalf("%d %s", got.Code, got.Body)
 	}

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
 // patience bounds every wait of these tests.
@@ -32,23 +34,23 @@ func (l *logBuffer) String() string {
 	return l.b.String()
 }
 
-// wait is a delay that a runner waits for until the test lets it pass.
-type wait struct {
+// pause is a delay that a runner waits for until the test lets it pass.
+type pause struct {
 	delay time.Duration
 	pass  func()
 }
 
 // newGroup returns a group whose runners send each waiting time to the channel, and continue when the test receives
 // it.
-func newGroup(t *testing.T) (*Group, *logBuffer, chan wait) {
+func newGroup(t *testing.T) (*Group, *logBuffer, chan pause) {
 	t.Helper()
-	log, waits := &logBuffer{}, make(chan wait)
+	log, waits := &logBuffer{}, make(chan pause)
 	g := New(slog.New(slog.NewTextHandler(log, nil)))
 	g.after = func(d time.Duration) <-chan time.Time {
 		passed := make(chan time.Time)
 		go func() {
 			select {
-			case waits <- wait{d, func() { close(passed) }}:
+			case waits <- pause{d, func() { close(passed) }}:
 			case <-g.ctx.Done():
 			}
 		}()
@@ -64,17 +66,6 @@ func stopWithin(g *Group, d time.Duration) {
 	g.Stop(ctx)
 }
 
-func receive[T any](t *testing.T, c <-chan T, what string) T {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(patience):
-		t.Fatalf("waited %v for %s", patience, what)
-		panic("not reached")
-	}
-}
-
 func TestStopWaits(t *testing.T) {
 	g, log, _ := newGroup(t)
 	told, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
@@ -88,14 +79,14 @@ func TestStopWaits(t *testing.T) {
 		stopWithin(g, patience)
 		close(ended)
 	}()
-	receive(t, told, "the runner to be told")
+	wait.Receive(t, "the runner to be told", told)
 	select {
 	case <-ended:
 		t.Fatal("Stop returned before the runner did")
 	default:
 	}
 	close(goOn)
-	receive(t, ended, "Stop")
+	wait.Receive(t, "Stop", ended)
 	if log.String() != "" {
 		t.Errorf("it was logged: %s", log)
 	}
@@ -110,7 +101,7 @@ func TestStopNamesWhatDoesNotEnd(t *testing.T) {
 	g.Go("obedient", func(ctx context.Context) error { <-ctx.Done(); return nil })
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel() // nothing is waited for that has not ended yet
-	waitFor(t, "the obedient runner to end and the others to be named", func() bool {
+	wait.Until(t, "the obedient runner to end and the others to be named", func() bool {
 		g.Stop(ctx)
 		return strings.Contains(log.String(), `names="deaf, stubborn"`)
 	})
@@ -131,7 +122,7 @@ func TestPanicIsStartedAgain(t *testing.T) {
 		return nil
 	})
 	for _, want := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
-		w := receive(t, waits, "the runner to fail and wait")
+		w := wait.Receive(t, "the runner to fail and wait", waits)
 		if err := g.Healthy("jumpy"); err == nil || !strings.Contains(err.Error(), "jumpy") ||
 			!strings.Contains(err.Error(), "boom") {
 			t.Errorf("it is said to be %v", err)
@@ -141,7 +132,7 @@ func TestPanicIsStartedAgain(t *testing.T) {
 		}
 		w.pass()
 	}
-	if n := receive(t, runs, "the runner to run again"); n != 4 {
+	if n := wait.Receive(t, "the runner to run again", runs); n != 4 {
 		t.Errorf("%d runs, want 4", n)
 	}
 	if err := g.Healthy("jumpy"); err != nil {
@@ -149,15 +140,6 @@ func TestPanicIsStartedAgain(t *testing.T) {
 	}
 	if n := strings.Count(log.String(), "name=jumpy"); n != 3 {
 		t.Errorf("%d lines name the runner, want 3:\n%s", n, log)
-	}
-}
-
-func waitFor(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %v for %s", patience, what)
-		}
 	}
 }
 
@@ -182,7 +164,7 @@ func TestDelays(t *testing.T) {
 		return errors.New("no luck")
 	})
 	for i, seconds := range []int{1, 2, 4, 8, 16, 32, 60, 60, 1, 2} {
-		w := receive(t, waits, "the runner to fail and wait")
+		w := wait.Receive(t, "the runner to fail and wait", waits)
 		if w.delay != time.Duration(seconds)*time.Second {
 			t.Errorf("delay %d is %v, want %d s", i, w.delay, seconds)
 		}
@@ -194,8 +176,8 @@ func TestDone(t *testing.T) {
 	g, log, _ := newGroup(t)
 	ran := make(chan struct{})
 	g.Go("once", Forever(func(context.Context) { close(ran) }))
-	receive(t, ran, "the runner")
-	receive(t, g.find("once").done, "the runner to be done")
+	wait.Receive(t, "the runner", ran)
+	wait.Receive(t, "the runner to be done", g.find("once").done)
 	if err := g.Healthy("once"); err != nil {
 		t.Errorf("what is done is said to be %v", err)
 	}

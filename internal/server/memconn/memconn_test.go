@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/net/nettest"
@@ -62,18 +63,21 @@ func TestBuffer(t *testing.T) {
 
 // TestLaterDeadline: a deadline that was replaced has no effect.
 func TestLaterDeadline(t *testing.T) {
-	a, b := New(addr)
-	defer b.Close() //nolint:errcheck // of a test
-	for _, d := range []time.Duration{time.Millisecond, time.Hour} {
-		if err := a.SetReadDeadline(time.Now().Add(d)); err != nil {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := New(addr)
+		defer b.Close() //nolint:errcheck // of a test
+		for _, d := range []time.Duration{time.Minute, time.Hour} {
+			if err := a.SetReadDeadline(time.Now().Add(d)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if _, err := b.Write([]byte("x")); err != nil {
 			t.Fatal(err)
 		}
-	}
-	time.Sleep(10 * time.Millisecond)
-	if _, err := b.Write([]byte("x")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := a.Read(make([]byte, 1)); err != nil {
-		t.Error(err)
-	}
+		if _, err := a.Read(make([]byte, 1)); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
@@ -19,7 +20,7 @@ func TestBusy(t *testing.T) {
 		busy := func() bool { return slices.Contains(c.Busy(), podConfig().Resource) }
 		idle := func() {
 			t.Helper()
-			eventually(t, "idle", func() bool { return !busy() })
+			wait.Until(t, "idle", func() bool { return !busy() })
 		}
 		from, err := c.Current(t.Context())
 		if err != nil {
@@ -50,7 +51,7 @@ func TestBusy(t *testing.T) {
 		var revision int64
 		for range 300 {
 			revision = put(t, s, "a/x", "n1|red|x")
-			eventually(t, "applied", func() bool { return c.Applied() >= revision })
+			wait.Until(t, "applied", func() bool { return c.Applied() >= revision })
 			idle()
 			for i := range worked {
 				if got := worked[i].Load(); got < revision {

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
@@ -96,21 +97,11 @@ func showLatest(t testing.TB, r *Resource) (lines []string, revision int64) {
 // settle waits until no load and no release of dropped objects is in progress.
 func settle(t testing.TB, r *Resource) {
 	t.Helper()
-	eventually(t, "no load and no drop is under way", func() bool {
+	wait.Until(t, "no load and no drop is under way", func() bool {
 		r.write.Lock()
 		defer r.write.Unlock()
 		return r.loading == nil && r.releasing.Load() == 0
 	})
-}
-
-// eventually waits until a condition is true, for at most half a minute.
-func eventually(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited in vain until %s", what)
-		}
-	}
 }
 
 // showAt returns the objects of a view of a revision.
@@ -429,7 +420,9 @@ func everybodySeesWhatHappened(t *testing.T, memory Memory) {
 						shots = append(shots, one, shown{at, old})
 					}
 					mu.Unlock()
-					time.Sleep(100 * time.Microsecond)
+					if c.Await(finished, revision+50) != nil { // readers do not keep the writers from the processors
+						return
+					}
 				}
 			})
 		}
@@ -648,11 +641,7 @@ func TestChangesDuringLoad(t *testing.T) {
 				last = put(t, s, fmt.Sprintf("a/p%d", i%2000), fmt.Sprintf("n2|red|%d", i))
 			}
 		})
-		select {
-		case <-begun:
-		case <-time.After(time.Minute):
-			t.Fatal("waited a minute for the first write")
-		}
+		wait.Receive(t, "the first write", begun)
 		var revisions []int64
 		var states [][]string
 		for range 10 {
@@ -866,22 +855,28 @@ func TestStoreClosedFromTheStart(t *testing.T) {
 }
 
 func TestIdleResourceIsDroppedUnlessWatched(t *testing.T) {
-	s := newFakeStore()
-	c := newCache(t, s, func(o *Options) { o.IdleDrop = time.Millisecond })
-	r := c.Resource(podConfig())
-	cursor := watch(t, r, 1, Interest{})
-	time.Sleep(20 * time.Millisecond)
-	if !r.Stats().Loaded {
-		t.Error("dropped while watched")
-	}
-	cursor.Close()
-	for r.Stats().Loaded {
-		time.Sleep(time.Millisecond)
-	}
-	revision := put(t, s, "a/p", "n1|red|x")
-	if snap := snapshot(t, r, revision); snap.Len() != 1 {
-		t.Errorf("%d objects after loading again", snap.Len())
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newFakeStore()
+		const idle = time.Minute
+		c := newCache(t, s, func(o *Options) { o.IdleDrop = idle })
+		r := c.Resource(podConfig())
+		cursor := watch(t, r, 1, Interest{})
+		time.Sleep(3 * idle)
+		synctest.Wait()
+		if !r.Stats().Loaded {
+			t.Error("dropped while watched")
+		}
+		cursor.Close()
+		time.Sleep(3 * idle)
+		synctest.Wait()
+		if r.Stats().Loaded {
+			t.Errorf("not dropped after %v without a reader", 3*idle)
+		}
+		revision := put(t, s, "a/p", "n1|red|x")
+		if snap := snapshot(t, r, revision); snap.Len() != 1 {
+			t.Errorf("%d objects after loading again", snap.Len())
+		}
+	})
 }
 
 func TestUnreadableObject(t *testing.T) {
@@ -1126,11 +1121,7 @@ func TestALoadShowsItsChangesAtOnce(t *testing.T) {
 	c := newCache(t, s, nil)
 	r := c.Resource(podConfig())
 	go func() { _, _ = r.Snapshot(t.Context(), 0) }()
-	select {
-	case <-s.read:
-	case <-time.After(time.Minute):
-		t.Fatal("waited a minute for the load to read the store")
-	}
+	wait.Receive(t, "the load to read the store", s.read)
 	var last int64
 	for i := range 3000 {
 		last = put(t, s, fmt.Sprintf("a/p%d", i), "n1|red|x")
@@ -1139,9 +1130,7 @@ func TestALoadShowsItsChangesAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	close(s.release)
-	for r.state.Load() == nil { // the test's own time bounds it
-		runtime.Gosched()
-	}
+	wait.Until(t, "the load to end", func() bool { return r.state.Load() != nil })
 	snap, ok, err := r.snapshotOf(t.Context(), last)
 	if err != nil || !ok {
 		t.Fatal(ok, err)

@@ -7,7 +7,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
+
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
 // joined is the encoding of chunks in these tests: the keys and revisions of the objects.
@@ -123,13 +124,11 @@ func TestUnusedChunksAreDropped(t *testing.T) {
 	}
 	snap = snapshot(t, r, last)
 	chunkText(t, r, snap, "", "", 1)
-	const patience = 10 * time.Second
-	for end := time.Now().Add(patience); c.chunks.used.Load() > before*5/4; runtime.GC() {
-		if time.Now().After(end) {
-			t.Fatalf("%d bytes are charged, %d before", c.chunks.used.Load(), before)
-		}
-		time.Sleep(time.Millisecond)
-	}
+	wait.Seen(t, "the unused chunks to be dropped", func() (bool, string) {
+		runtime.GC()
+		used := c.chunks.used.Load()
+		return used <= before*5/4, fmt.Sprintf("%d bytes are charged, %d before", used, before)
+	})
 	runtime.KeepAlive(snap)
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
@@ -146,14 +147,10 @@ func TestHistoryStreamsAreFew(t *testing.T) {
 	if _, most, _ := s.counts(); most > maxReaders {
 		t.Errorf("%d streams were open at the same time, want %d at most", most, maxReaders)
 	}
-	for limit := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if open, _, _ := s.counts(); open == 0 {
-			break
-		}
-		if time.Now().After(limit) {
-			t.Fatal("20 s after all watchers stalled, a stream is open")
-		}
-	}
+	wait.Seen(t, "the streams of watchers that stall to be closed", func() (bool, string) {
+		open, _, _ := s.counts()
+		return open == 0, fmt.Sprintf("%d are open", open)
+	})
 	each(t, watchers, func(i int) error {
 		defer cursors[i].Close()
 		return readOn(ctx, cursors[i], left[i], last[i])

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
@@ -74,8 +75,8 @@ func TestBudget(t *testing.T) {
 		fill(1 + round)
 		read()
 	}
-	eventually(t, "the logs are within their part of the budget", func() bool { return c.Usage().Logs <= budget/8 })
-	eventually(t, "the objects are within their part of the budget", func() bool { return c.Usage().Objects <= c.memory.LoadedBytes })
+	wait.Until(t, "the logs are within their part of the budget", func() bool { return c.Usage().Logs <= budget/8 })
+	wait.Until(t, "the objects are within their part of the budget", func() bool { return c.Usage().Objects <= c.memory.LoadedBytes })
 	if u := c.Usage(); u.Budget != budget || u.Logs == 0 {
 		t.Errorf("usage %+v", u)
 	}

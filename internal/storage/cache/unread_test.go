@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
@@ -91,11 +92,10 @@ func lockedConfig(codec *lockedCodec) Config {
 // awaitRead waits until at most n objects are unread.
 func awaitRead(t *testing.T, r *Resource, n int) {
 	t.Helper()
-	for limit := time.Now().Add(20 * time.Second); r.Unread() > n; time.Sleep(time.Millisecond) {
-		if time.Now().After(limit) {
-			t.Fatalf("%d objects are unread after 20 s, want %d", r.Unread(), n)
-		}
-	}
+	wait.Seen(t, fmt.Sprintf("at most %d objects to be unread", n), func() (bool, string) {
+		unread := r.Unread()
+		return unread <= n, fmt.Sprint(unread)
+	})
 }
 
 func indexed(s Snapshot, value string) (keys []string) {

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
@@ -257,7 +258,7 @@ func TestFirstPagesOfANamespaceCountOnce(t *testing.T) {
 			return p.rest, s.counts.Load() - before
 		}
 		first, _ := counts()
-		eventually(t, "all objects are counted", func() bool { return r.Stats().Counted })
+		wait.Until(t, "all objects are counted", func() bool { return r.Stats().Counted })
 		for i := range 3 {
 			put(t, fake, fmt.Sprintf("default/znew-%d", i), "n1|red|x")
 			put(t, fake, fmt.Sprintf("else/new-%d", i), "n1|red|x")
@@ -300,7 +301,7 @@ func TestReadsOfAnOldRevisionAreShared(t *testing.T) {
 	if v, err = r.ViewAt(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the objects are counted", func() bool { return r.Stats().Counted })
+	wait.Until(t, "the objects are counted", func() bool { return r.Stats().Counted })
 	s.entries.Store(0)
 	s.hold = make(chan struct{})
 	var all sync.WaitGroup
@@ -322,7 +323,7 @@ func TestReadsOfAnOldRevisionAreShared(t *testing.T) {
 		}
 		all.Wait()
 	}()
-	eventually(t, "all readers wait for one read", func() bool {
+	wait.Until(t, "all readers wait for one read", func() bool {
 		r.shared.mu.Lock()
 		defer r.shared.mu.Unlock()
 		users := 0
@@ -523,7 +524,7 @@ func TestRestartedLog(t *testing.T) {
 	if events, _, err := again.Next(t.Context()); err != nil || len(events) != 1 {
 		t.Errorf("%d events, %v", len(events), err)
 	}
-	eventually(t, "one object is counted", func() bool { st := r.Stats(); return st.Objects == 1 && st.Counted })
+	wait.Until(t, "one object is counted", func() bool { st := r.Stats(); return st.Objects == 1 && st.Counted })
 }
 
 // TestCompactedRevisionIsNotServed checks that a log that still has a revision does not serve it after the store has
@@ -643,7 +644,7 @@ func TestLargeScansDoNotLoad(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		eventually(t, "the load that finds no room ends", func() bool {
+		wait.Until(t, "the load that finds no room ends", func() bool {
 			r.write.Lock()
 			defer r.write.Unlock()
 			return r.loading == nil

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
 // serveBoth serves h over HTTP/1.1 and HTTP/2.
@@ -172,9 +174,7 @@ func TestEndsAtTheSameMoment(t *testing.T) {
 		}
 		cancel()
 	}
-	for running.Load() != 0 { // it is taken away right after Late
-		time.Sleep(time.Microsecond)
-	}
+	wait.Until(t, "no handler to be counted", func() bool { return running.Load() == 0 }) // it is taken away right after Late
 }
 
 func BenchmarkFilter(b *testing.B) {

@@ -18,6 +18,8 @@ type slowBody struct {
 func (b *slowBody) Read([]byte) (int, error) {
 	close(b.reading)
 	<-b.cut
+	// A request that does not wait ends meanwhile. Nothing tells that one waits: it does so for a mutex, for which the clock of
+	// a bubble of testing/synctest does not go on either.
 	time.Sleep(20 * time.Millisecond)
 	b.left.Store(true)
 	return 0, io.ErrUnexpectedEOF

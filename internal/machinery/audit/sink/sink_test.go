@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -13,6 +14,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/keelson-dev/keelson/internal/machinery/audit"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
 // backend keeps the events that it gets. If hang is set, it waits first until hang is closed.
@@ -92,15 +94,25 @@ func TestBatchesAreFull(t *testing.T) {
 }
 
 func TestBatchesWaitNoLongerThanTheirTime(t *testing.T) {
-	b, r := &backend{}, &reports{}
-	s := NewBatch(b, BatchOptions{BufferSize: 10, MaxBatchSize: 100, MaxBatchWait: time.Millisecond}, r.report)
-	s.Write(t.Context(), event("a"))
-	for b.ids() == "" {
-		time.Sleep(time.Millisecond)
-	}
-	if err := s.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		b, r := &backend{}, &reports{}
+		const longest = time.Hour
+		s := NewBatch(b, BatchOptions{BufferSize: 10, MaxBatchSize: 100, MaxBatchWait: longest}, r.report)
+		s.Write(t.Context(), event("a"))
+		time.Sleep(longest - 1)
+		synctest.Wait()
+		if got := b.ids(); got != "" {
+			t.Errorf("%s was sent before its time", got)
+		}
+		time.Sleep(1)
+		synctest.Wait()
+		if got := b.ids(); got != "a" {
+			t.Errorf("after %v, %q was sent", longest, got)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
 
 // TestHangingBackendLosesEventsNotRequests checks that events are dropped when the buffer is full, so that the memory
@@ -132,9 +144,7 @@ func TestThrottle(t *testing.T) {
 	for _, id := range []string{"a", "b", "c"} {
 		s.Write(t.Context(), event(id))
 	}
-	for b.ids() != "ab" {
-		time.Sleep(time.Millisecond)
-	}
+	wait.Seen(t, "a and b to be sent", func() (bool, string) { return b.ids() == "ab", b.ids() })
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_ = s.Close(ctx) // the third does not get its turn
