@@ -6,7 +6,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/servertest"
@@ -110,9 +109,10 @@ func (q *quotaClient) limit(hard string) {
 func TestUsageOfQuotasIsLeftToOthers(t *testing.T) {
 	c := servertest.Default("resourcequota-controller", "serviceaccount-controller")
 	c.Controllers.NoQuotaUsage = true
-	q := &quotaClient{servertest.Start(t, c), t}
+	s := servertest.Start(t, c)
+	q := &quotaClient{s, t}
 	q.limit(`{"configmaps":"0"}`)
-	time.Sleep(50 * time.Millisecond)
+	s.Idle(t) // with the controller, the usage is counted now
 	q.send("GET", "/api/v1/namespaces/default/resourcequotas/q", "", 200, `"status":{}`)
 	q.send("POST", "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"a"}}`, 201, "")
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keelson-dev/keelson/clock"
 	"github.com/keelson-dev/keelson/internal/server/servertest"
 )
 
@@ -14,10 +15,11 @@ func TestControllersPause(t *testing.T) {
 	const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 	s.Create(leases, `{"metadata":{"name":"kube-controller-manager"},
 		"spec":{"holderIdentity":"other","leaseDurationSeconds":3600,"renewTime":"2026-01-01T00:00:00.000000Z"}}`)
+	s.Idle(t)
 	s.Create("/api/v1/namespaces", `{"metadata":{"name":"demo"}}`)
 	s.Create("/api/v1/namespaces/demo/configmaps", `{"metadata":{"name":"a"}}`)
 	s.Do("DELETE", "/api/v1/namespaces/demo", "")
-	time.Sleep(time.Second) // long enough for the controller to delete it, if it ran
+	s.Idle(t) // if the controller ran, it has deleted it now
 	s.Get("/api/v1/namespaces/demo/configmaps/a")
 	s.Patch(leases+"/kube-controller-manager", `{"spec":{"holderIdentity":null}}`)
 	s.Gone("/api/v1/namespaces/demo")
@@ -25,11 +27,17 @@ func TestControllersPause(t *testing.T) {
 
 // TestControllersContinueAfterTheLease: a lease that is not renewed expires.
 func TestControllersContinueAfterTheLease(t *testing.T) {
-	s := servertest.Start(t, servertest.Default("namespace-controller"))
+	c := servertest.Default("namespace-controller")
+	c.Testing.Clock = clock.New(time.Now())
+	s := servertest.Start(t, c)
 	s.Create("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases",
 		`{"metadata":{"name":"kube-controller-manager"},
 		"spec":{"holderIdentity":"other","leaseDurationSeconds":2,"renewTime":"2026-01-01T00:00:00.000000Z"}}`)
+	s.Idle(t)
 	s.Create("/api/v1/namespaces", `{"metadata":{"name":"demo"}}`)
 	s.Do("DELETE", "/api/v1/namespaces/demo", "")
+	s.Idle(t)
+	s.Get("/api/v1/namespaces/demo")
+	c.Testing.Clock.Advance(2 * time.Second)
 	s.Gone("/api/v1/namespaces/demo")
 }

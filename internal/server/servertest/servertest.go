@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
@@ -56,6 +57,17 @@ func Start(t testing.TB, c Config) *Server {
 	}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &Server{s, apitest.NewClient(t, &http.Client{Transport: transport}, s.URL())}
+}
+
+// Idle waits until the server is idle, as keelson.Server.WaitForIdle defines it: what its controllers would do because of
+// earlier requests has been done.
+func (s *Server) Idle(t testing.TB) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
+	defer cancel()
+	if err := s.WaitForIdle(ctx, 0); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Stop stops a server.
