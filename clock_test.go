@@ -15,6 +15,7 @@ import (
 	"github.com/keelson-dev/keelson"
 	"github.com/keelson-dev/keelson/clock"
 	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
 // TestClock: the test's clock decides about timestamps, how long Events and tokens last, and when the lease of a
@@ -68,12 +69,7 @@ func TestClock(t *testing.T) {
 		t.Errorf("after 59 minutes the token is not valid or the event is gone: %v", err)
 	}
 	c.Advance(2 * time.Minute)
-	eventually(t, func() string {
-		if hasEvent() {
-			return "the event is still there after 61 minutes"
-		}
-		return ""
-	})
+	wait.Until(t, "the event to be gone after 61 minutes", func() bool { return !hasEvent() })
 	if err := review(); err != nil {
 		t.Errorf("after 61 minutes the token is not valid: %v", err)
 	}
@@ -180,17 +176,12 @@ func TestClockOfLeases(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	time.Sleep(100 * time.Millisecond) // until the controllers have paused
+	waitForIdle(t, s) // the controllers have paused
 	create("a")
-	time.Sleep(100 * time.Millisecond)
+	waitForIdle(t, s)
 	if hasAccount("a") {
 		t.Error("the controllers work although another process holds the lease")
 	}
 	c.Advance(2 * time.Hour)
-	eventually(t, func() string {
-		if !hasAccount("a") {
-			return "the controllers do not work although the lease has expired"
-		}
-		return ""
-	})
+	wait.Until(t, "the controllers to work, because the lease has expired", func() bool { return hasAccount("a") })
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/keelson-dev/keelson"
 	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
 // BenchmarkFork starts servers from a snapshot with 1,000 objects.
@@ -211,11 +212,8 @@ func createDefinition(t *testing.T, s *keelson.Server) {
 		Do(t.Context()).Error(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() string {
-		if err := client.Get().AbsPath("/apis/example.com/v1/widgets").Do(t.Context()).Error(); err != nil {
-			return err.Error()
-		}
-		return ""
+	wait.NoError(t, "the widgets to be served", func() error {
+		return client.Get().AbsPath("/apis/example.com/v1/widgets").Do(t.Context()).Error()
 	})
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/keelson-dev/keelson"
 	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
 // waitForIdle waits until a server is idle, at most a minute.
@@ -171,14 +172,12 @@ func TestNotIdle(t *testing.T) {
 	waitForIdle(t, s)
 	busy := func(want string) {
 		t.Helper()
-		eventually(t, func() string { // other work may have to end before only this is left
+		// Other work may have to end before only this is left.
+		wait.Seen(t, fmt.Sprintf("an error with %q", want), func() (bool, string) {
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
 			err := s.WaitForIdle(ctx)
-			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), want) {
-				return fmt.Sprintf("got %v, want an error with %q", err, want)
-			}
-			return ""
+			return errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), want), fmt.Sprint(err)
 		})
 	}
 	remove := s.Inject(keelson.Match{Verb: "get", Name: "late"}, keelson.Delay{For: time.Hour})
@@ -188,12 +187,7 @@ func TestNotIdle(t *testing.T) {
 		defer close(answered)
 		_, _ = client.CoreV1().ConfigMaps("default").Get(ctx, "late", metav1.GetOptions{}) // it is canceled
 	}()
-	eventually(t, func() string {
-		if len(s.Requests(keelson.Match{Name: "late"})) == 0 {
-			return "the request has not come"
-		}
-		return ""
-	})
+	wait.Until(t, "the request to come", func() bool { return len(s.Requests(keelson.Match{Name: "late"})) > 0 })
 	busy("1 requests are served (get /api/v1/namespaces/default/configmaps/late of ")
 	remove()
 	cancel()

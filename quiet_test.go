@@ -27,7 +27,7 @@ func mirror(ctx context.Context, client kubernetes.Interface, lag time.Duration)
 	factory := informers.NewSharedInformerFactory(client, 0)
 	maps, secrets := factory.Core().V1().ConfigMaps(), factory.Core().V1().Secrets()
 	if err := maps.Informer().SetTransform(func(o any) (any, error) {
-		time.Sleep(lag)
+		time.Sleep(lag) // the informer is late; nothing waits for this time
 		return o, nil
 	}); err != nil {
 		return err

@@ -20,6 +20,7 @@ import (
 
 	"github.com/keelson-dev/keelson"
 	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
 // BenchmarkStart starts servers in memory, one after the other, and stops them.
@@ -137,21 +138,6 @@ func clientset(tb testing.TB, s *keelson.Server) *kubernetes.Clientset {
 	return client
 }
 
-// eventually waits until f returns "", and fails the test with the last result of f after 20 seconds.
-func eventually(tb testing.TB, f func() string) {
-	tb.Helper()
-	const pause, longest = 10 * time.Millisecond, 20 * time.Second
-	for end := time.Now().Add(longest); ; time.Sleep(pause) {
-		missing := f()
-		if missing == "" {
-			return
-		}
-		if time.Now().After(end) {
-			tb.Fatalf("after %v: %s", longest, missing)
-		}
-	}
-}
-
 // TestNothingIsLeftBehind: a server that was stopped leaves no goroutine, no open file and no listener, although clients
 // hold connections and watches.
 func TestNothingIsLeftBehind(t *testing.T) {
@@ -169,14 +155,12 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		stop(t, s) // although nobody reads the watch
 		w.Stop()   // its goroutine is one of the client
 	}
-	eventually(t, func() string {
+	wait.Seen(t, "the goroutines and the files to be gone", func() (bool, string) {
 		if now := goroutineStacks(); strings.Count(now, "\n\n") > strings.Count(goroutines, "\n\n") {
-			return "goroutines are left behind. Before:\n" + goroutines + "After:\n" + now
+			return false, "goroutines are left behind. Before:\n" + goroutines + "After:\n" + now
 		}
-		if now := openFiles(t); len(now) > len(files) {
-			return "files are left behind. Before: " + strings.Join(files, ", ") + ". After: " + strings.Join(now, ", ")
-		}
-		return ""
+		now := openFiles(t)
+		return len(now) <= len(files), "files are left behind. Before: " + strings.Join(files, ", ") + ". After: " + strings.Join(now, ", ")
 	})
 }
 

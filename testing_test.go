@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -315,10 +316,10 @@ func TestLoad(t *testing.T) {
 
 // TestWebhookClose: a call that runs when the webhook is closed gets its answer.
 func TestWebhookClose(t *testing.T) {
-	started, closed := make(chan struct{}), make(chan error, 1)
+	started, goOn, closed := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	hook, err := keelson.ServeWebhook(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		close(started)
-		time.Sleep(20 * time.Millisecond) // time for Close to run
+		<-goOn
 		if _, err := io.Copy(w, r.Body); err != nil {
 			t.Error(err)
 		}
@@ -329,6 +330,17 @@ func TestWebhookClose(t *testing.T) {
 	go func() {
 		<-started
 		closed <- hook.Close()
+	}()
+	go func() {
+		defer close(goOn)
+		<-started
+		for { // Close first ends the listener
+			conn, err := net.Dial("tcp", strings.TrimPrefix(hook.URL, "https://"))
+			if err != nil {
+				return
+			}
+			_ = conn.Close()
+		}
 	}()
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(hook.CABundle)
