@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -219,9 +220,13 @@ func TestLevelsWithoutQueuesRefuse(t *testing.T) {
 	}
 }
 
-// TestRequestsOfManyGoroutines has requests that pause, time out, are cancelled and end while the configuration changes.
+// TestRequestsOfManyGoroutines runs in a bubble, so that requests always have to wait. It has requests that pause, time out, are cancelled and end while the configuration changes.
 // The executing requests never have more seats than there are, and at the end all seats are free.
 func TestRequestsOfManyGoroutines(t *testing.T) {
+	synctest.Test(t, testRequestsOfManyGoroutines)
+}
+
+func testRequestsOfManyGoroutines(t *testing.T) {
 	const seats = 5
 	c := configured(seats, testLevel("one", 50, 8, 10), testLevel("two", 50, 4, 10), testLevel("three", 1, 0, 0))
 	var running, served, refused atomic.Int64

@@ -31,14 +31,20 @@ func Until(t testing.TB, what string, holds func() bool) {
 // Seen waits until look returns true. A failure has the text of the last look, which says what there was instead.
 func Seen(t testing.TB, what string, look func() (ok bool, seen string)) {
 	t.Helper()
+	SeenWithin(t, Limit, what, look)
+}
+
+// SeenWithin is Seen with a limit of its own, for what may take longer than Limit.
+func SeenWithin(t testing.TB, limit time.Duration, what string, look func() (ok bool, seen string)) {
+	t.Helper()
 	pause := firstPause
-	for end := time.Now().Add(Limit); ; time.Sleep(pause) {
+	for end := time.Now().Add(limit); ; time.Sleep(pause) {
 		ok, seen := look()
 		if ok {
 			return
 		}
 		if time.Now().After(end) {
-			t.Fatalf("waited %v for %s: %s", Limit, what, seen)
+			t.Fatalf("waited %v for %s: %s", limit, what, seen)
 		}
 		pause = min(2*pause, lastPause)
 	}

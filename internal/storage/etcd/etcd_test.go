@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -20,7 +21,12 @@ import (
 
 // Tests that need an etcd server are in test/etcd.
 
+// TestSharedReadsBeginAfterTheCall runs in a bubble, where a read takes so long that all callers ask meanwhile.
 func TestSharedReadsBeginAfterTheCall(t *testing.T) {
+	synctest.Test(t, testSharedReadsBeginAfterTheCall)
+}
+
+func testSharedReadsBeginAfterTheCall(t *testing.T) {
 	var committed, reads atomic.Int64
 	r := sharedReads{read: func() (int64, error) {
 		reads.Add(1)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
@@ -53,7 +54,7 @@ func (c *suite) timeToLiveReplaced(t *testing.T) {
 	k.delete("/again")
 	r3 := k.put("/again", "2")
 	k.putTTL("/end", "1", 2) // expires after the deadlines that were replaced
-	k.eventually("/end expires", func() bool { return k.get("/end", 0).ModRevision == 0 })
+	wait.Until(k.t, "/end to expire", func() bool { return k.get("/end", 0).ModRevision == 0 })
 	for key, r := range map[string]int64{"/keep": r1, "/longer": r2, "/again": r3} {
 		if e := k.get(key, 0); e.ModRevision != r {
 			t.Errorf("%s: %+v, want it at %d", key, e, r)
@@ -184,9 +185,9 @@ func (c *suite) close(t *testing.T) {
 		})
 	}
 	for range 4 {
-		receive(k.t, "a writer starts", started)
+		wait.Receive(k.t, "a writer to start", started)
 	}
-	receive(k.t, "Next ends", ended) // a commit has woken it
+	wait.Receive(k.t, "Next to end", ended) // a commit has woken it
 	go func() {
 		var err error
 		for err == nil {
@@ -198,7 +199,7 @@ func (c *suite) close(t *testing.T) {
 		t.Fatalf("Close: %v", err)
 	}
 	wg.Wait()
-	if err := receive(k.t, "Next ends", ended); !errors.Is(err, storage.ErrClosed) {
+	if err := wait.Receive(k.t, "Next to end", ended); !errors.Is(err, storage.ErrClosed) {
 		t.Errorf("Next: %v", err)
 	}
 	if err := k.s.Close(); err != nil {
@@ -263,6 +264,6 @@ func (c *suite) reopenTimeToLive(t *testing.T) {
 	k.putTTL("/short", "1", 1)
 	r := k.putTTL("/long", "1", 3600)
 	k.s = c.reopen(t, k.s)
-	k.eventually("/short expires", func() bool { return k.get("/short", 0).ModRevision == 0 })
+	wait.Until(k.t, "/short to expire", func() bool { return k.get("/short", 0).ModRevision == 0 })
 	k.wantEntry(k.get("/long", 0), "/long", "1", r, r)
 }

@@ -202,27 +202,3 @@ func (k *env) next(w storage.Watcher) storage.Batch {
 	}
 	return b
 }
-
-// eventually waits until done returns true.
-func (k *env) eventually(what string, done func() bool) {
-	k.t.Helper()
-	deadline := time.Now().Add(timeout)
-	for !done() {
-		if time.Now().After(deadline) {
-			k.t.Fatalf("not within %v: %s", timeout, what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
-}
-
-// receive returns the next value of a channel. The test fails if none arrives within timeout.
-func receive[T any](t testing.TB, what string, from <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-from:
-		return v
-	case <-time.After(timeout):
-		t.Fatalf("%s: not within %v", what, timeout)
-		panic("unreachable")
-	}
-}

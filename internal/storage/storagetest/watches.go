@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
@@ -150,7 +151,7 @@ func (c *suite) watchCancel(t *testing.T) {
 		ended <- err
 	}()
 	cancel()
-	if err := receive(k.t, "Next ends", ended); !errors.Is(err, context.Canceled) {
+	if err := wait.Receive(k.t, "Next to end", ended); !errors.Is(err, context.Canceled) {
 		t.Errorf("Next with a cancelled context: %v", err)
 	}
 
@@ -162,7 +163,7 @@ func (c *suite) watchCancel(t *testing.T) {
 	if err := w.Close(); err != nil {
 		t.Errorf("closing a Watcher: %v", err)
 	}
-	if err := receive(k.t, "Next ends", ended); !errors.Is(err, storage.ErrClosed) {
+	if err := wait.Receive(k.t, "Next to end", ended); !errors.Is(err, storage.ErrClosed) {
 		t.Errorf("Next of a closed Watcher: %v", err)
 	}
 	if _, err := w.Next(k.ctx); !errors.Is(err, storage.ErrClosed) {
@@ -231,7 +232,7 @@ func (c *suite) watchSlow(t *testing.T) {
 	all := k.eventsUntil(k.watch("", from), end)
 	ended := make(chan struct{})
 	go func() { read.Wait(); close(ended) }()
-	k.eventually("all watchers reach the end", func() bool {
+	wait.Until(k.t, "all watchers to reach the end", func() bool {
 		k.revision() // this requests progress
 		select {
 		case <-ended:
