@@ -171,6 +171,7 @@ func TestKillWhileKeysRotate(t *testing.T) {
 			defer close(loaded)
 			s.Load(ctx, 4, 2)
 		}()
+		// The moments of the rotation and of the end are random.
 		time.Sleep(time.Duration(rng.Int64N(int64(200 * time.Millisecond))))
 		rotation.turn(t)
 		if s.Round%4 == 3 {

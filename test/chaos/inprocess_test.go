@@ -14,6 +14,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
@@ -164,7 +165,7 @@ func TestFailedSync(t *testing.T) {
 	for m.s.Round = range rig.Rounds(5, 200) {
 		m.round(4, 2, time.Duration(m.s.Rng.Int64N(int64(60*time.Millisecond))), func(rng *rand.Rand) {
 			broken.Store(true)
-			time.Sleep(time.Duration(rng.Int64N(int64(30 * time.Millisecond))))
+			time.Sleep(time.Duration(rng.Int64N(int64(30 * time.Millisecond)))) // how long the clients meet the fault is random
 			// The first write after the failure notices it; no write may succeed after that.
 			first := storage.Txn{Ops: []storage.Op{storage.Put("/probe", []byte("x"))}}
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -233,49 +234,51 @@ func TestFullDisk(t *testing.T) {
 	m.drive = func(fs vfs.FS) vfs.FS { return meteredFS{fs, &left} }
 	m.start()
 	m.s.Begin(true)
+	const probes = 20 // as many writes take about as long as a few of the other clients
 	await := func(ctx context.Context, what string, status int) {
 		m.t.Helper()
 		c := m.s.Client(997)
-		for deadline := time.Now().Add(m.s.Patience); ; time.Sleep(5 * time.Millisecond) {
+		wait.Seen(t, what, func() (bool, string) {
 			got := c.Create(ctx, m.s.Fresh("probe"), m.s.Value(), "").Status
-			if got == status {
-				return
-			}
-			if time.Now().After(deadline) {
-				t.Errorf("%s: writes are answered %d, want %d", what, got, status)
-				return
-			}
-		}
+			return got == status, fmt.Sprintf("writes are answered %d, want %d", got, status)
+		})
 	}
 	// The server keeps running between the rounds: a request that its client has cancelled would take effect in the
 	// next round.
 	m.s.Gentle = true
 	for m.s.Round = range 2 {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*patience)
+		defer cancel()
+		loaded := make(chan struct{})
 		go func() {
-			defer cancel()
-			left.Store([]int64{20 << 20, 1 << 20}[m.s.Round]) // enough for deletions only; not enough for any write
-			await(ctx, "full", http.StatusInsufficientStorage)
-			// Requests in flight when the space ran out may still take effect.
-			grows := func() string {
-				before := m.s.Client(996).List(ctx, "", 0)
-				time.Sleep(50 * time.Millisecond)
-				after := m.s.Client(996).List(ctx, "", 0)
-				if len(after.Items) > len(before.Items) || after.Items == nil {
-					return fmt.Sprintf("from %d to %d objects, %v", len(before.Items), len(after.Items), after.Outcome)
-				}
-				return ""
-			}
-			if grows() != "" {
-				if how := grows(); how != "" {
-					t.Errorf("a full disk: %s", how)
-				}
-			}
-			left.Store(1 << 30)
-			await(ctx, "space again", http.StatusCreated)
-			time.Sleep(50 * time.Millisecond)
+			defer close(loaded)
+			m.s.Load(ctx, 4, 2)
 		}()
-		m.s.Load(ctx, 4, 2)
+		left.Store([]int64{20 << 20, 1 << 20}[m.s.Round]) // enough for deletions only; not enough for any write
+		await(ctx, "the refusal of writes on a full disk", http.StatusInsufficientStorage)
+		// Requests in flight when the space ran out may still take effect.
+		grows := func() string {
+			before := m.s.Client(996).List(ctx, "", 0)
+			for range probes {
+				await(ctx, "a refusal between the lists", http.StatusInsufficientStorage)
+			}
+			after := m.s.Client(996).List(ctx, "", 0)
+			if len(after.Items) > len(before.Items) || after.Items == nil {
+				return fmt.Sprintf("from %d to %d objects, %v", len(before.Items), len(after.Items), after.Outcome)
+			}
+			return ""
+		}
+		if grows() != "" {
+			if how := grows(); how != "" {
+				t.Errorf("a full disk: %s", how)
+			}
+		}
+		left.Store(1 << 30)
+		for range probes {
+			await(ctx, "a write that succeeds, with space again", http.StatusCreated)
+		}
+		cancel()
+		wait.Receive(t, "the clients to end", loaded)
 		m.s.Rec.Settle()
 		if err := m.s.Check(); err != nil {
 			t.Fatalf("round %d: %v", m.s.Round, err)

@@ -110,8 +110,8 @@ func loadAndCut(t *testing.T, rng *rand.Rand, disk *vfs.MemFS, l *acknowledgedCh
 	for i := range 4 {
 		wg.Go(func() { write(ctx, s, i, record) }) //nolint:errcheck // ends when ctx does
 	}
-	wg.Go(func() { watch(ctx, s, from+1, record) }) //nolint:errcheck // ends when ctx does
-	time.Sleep(time.Duration(rng.Int64N(int64(100 * time.Millisecond))))
+	wg.Go(func() { watch(ctx, s, from+1, record) })                      //nolint:errcheck // ends when ctx does
+	time.Sleep(time.Duration(rng.Int64N(int64(100 * time.Millisecond)))) // the power is cut at a random moment
 	mu.Lock()
 	after := cut(rng, disk)
 	over = true
