@@ -18,6 +18,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 
 	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
 // admissionAttacks are attacks by writes that admission has to refuse, and by what admission itself calls and evaluates.
@@ -370,7 +371,7 @@ func hangingWebhooks(a *attack) {
 			a.user.send(http.MethodPost, a.path("configmaps"), jsonType, encode(configMap(name, 10))).want(a, http.StatusCreated)
 		})
 	}
-	eventually(a, "the webhooks to be called", func() error {
+	wait.NoError(a, "the webhooks to be called", func() error {
 		if n := waiting.Load(); n < hooks {
 			return fmt.Errorf("%d calls", n)
 		}

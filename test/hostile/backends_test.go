@@ -17,6 +17,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
 // backendAttacks are attacks by what the server connects to for a request: conversion webhooks and kubelets.
@@ -226,7 +228,7 @@ func defineConverted(a *attack, webhook *httptest.Server) {
 			}},
 		},
 	})
-	eventually(a, "the definition to be served", func() error {
+	wait.NoError(a, "the definition to be served", func() error {
 		if got := a.admin.get("/apis/evil.io/v1/gears"); got.status != http.StatusOK {
 			return fmt.Errorf("%d", got.status)
 		}
@@ -331,7 +333,7 @@ func hostileKubelet(a *attack) {
 			before := asked.Load()
 			c := a.dial("http/1.1")
 			_, _ = io.WriteString(c, request+"Host: server\r\nAuthorization: Bearer "+a.admin.token+"\r\n\r\n")
-			eventually(a, "the kubelet to be asked: "+name, func() error {
+			wait.NoError(a, "the kubelet to be asked: "+name, func() error {
 				if asked.Load() == before {
 					return fmt.Errorf("%s", request[:40])
 				}

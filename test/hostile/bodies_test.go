@@ -5,11 +5,11 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
 // bodyAttacks are attacks on the code that decodes and stores request bodies.
@@ -183,12 +183,7 @@ func yamlDepthAttack() row {
 				http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", jsonType, []byte(widgetDefinition),
 			).want(a, http.StatusCreated)
 			path := a.groupPath("hostile.example.com/v1", "deeps")
-			const atMost = 20 * time.Second
-			for end := time.Now().Add(atMost); a.admin.get(path).status != http.StatusOK; time.Sleep(20 * time.Millisecond) {
-				if time.Now().After(end) {
-					a.Fatalf("the resource of a definition is not served after %v", atMost)
-				}
-			}
+			wait.Until(a, "the resource of the definition to be served", func() bool { return a.admin.get(path).status == http.StatusOK })
 		},
 		run: func(a *attack) {
 			path := a.groupPath("hostile.example.com/v1", "deeps")
@@ -309,12 +304,7 @@ func ruleAttack() row {
 				http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", jsonType, []byte(definition),
 			).want(a, http.StatusCreated)
 			path := a.groupPath("rules.example.com/v1", "grows")
-			const atMost = 20 * time.Second
-			for end := time.Now().Add(atMost); a.admin.get(path).status != http.StatusOK; time.Sleep(20 * time.Millisecond) {
-				if time.Now().After(end) {
-					a.Fatalf("the resource of a definition is not served after %v", atMost)
-				}
-			}
+			wait.Until(a, "the resource of the definition to be served", func() bool { return a.admin.get(path).status == http.StatusOK })
 			body := `{"apiVersion":"rules.example.com/v1","kind":"Grow","metadata":{"name":"g"},"s":"` + strings.Repeat("a",
 				1000) + `"}`
 			a.user.send(http.MethodPost, path, jsonType, []byte(body)).want(a, http.StatusUnprocessableEntity)

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
 // cacheAttacks are attacks on reads, watches, the store and its history.
@@ -234,7 +236,7 @@ func compactedReads(a *attack) {
 		a.Fatal(err)
 	}
 	exact := a.path("configmaps?resourceVersionMatch=Exact&resourceVersion=" + list.Metadata.ResourceVersion)
-	eventually(a, "the revision to be compacted", func() error {
+	wait.NoError(a, "the revision to be compacted", func() error {
 		a.admin.send(
 			http.MethodPatch, a.path("configmaps/c-0"), mergeType, []byte(`{"data":{"t":"`+time.Now().String()+`"}}`),
 		).want(a, http.StatusOK)
@@ -267,7 +269,7 @@ func overwrites(a *attack) {
 	most := diskUsage(data)
 	const limit = 96 << 20
 	var now int64
-	eventually(a, "the space of what was overwritten", func() error {
+	wait.NoError(a, "the space of what was overwritten", func() error {
 		if now = diskUsage(data); now > limit {
 			return fmt.Errorf("%.0f MiB of %.0f are still used, limit %d", mib(now), mib(most), limit>>20)
 		}

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/net/http2"
 )
@@ -169,22 +168,4 @@ func shorten(s string) string {
 		return s
 	}
 	return fmt.Sprintf("%s... (%d bytes)", s[:most], len(s))
-}
-
-// eventually calls check until it returns nil, for at most patience.
-func eventually(t testing.TB, what string, check func() error) {
-	t.Helper()
-	eventuallyWithin(t, patience, what, check)
-}
-
-// eventuallyWithin calls check until it returns nil, for at most a time.
-func eventuallyWithin(t testing.TB, most time.Duration, what string, check func() error) {
-	t.Helper()
-	var err error
-	for end := time.Now().Add(most); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if err = check(); err == nil {
-			return
-		}
-	}
-	t.Fatalf("waited %v for %s: %v", most, what, err)
 }

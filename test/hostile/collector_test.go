@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
 // collectorAttacks have the garbage collector work.
@@ -79,20 +81,18 @@ func deleteCircles(a *attack) {
 			[]byte(`{"propagationPolicy":"Foreground"}`)).want(a, http.StatusOK)
 	}
 	// An object of a ring of 50,000 goes after all before it: one after the other.
-	within := time.Duration(size(1, 10)) * patience
-	eventuallyWithin(a, within, "the circles to be gone", func() error {
+	limit := time.Duration(size(1, 10)) * patience
+	wait.SeenWithin(a, limit, "the circles to be gone", func() (bool, string) {
 		var list struct {
 			Items    []any
 			Metadata struct{ RemainingItemCount int }
 		}
 		answer := a.user.get(a.path("configmaps")+"?limit=1").want(a, http.StatusOK)
 		if err := json.Unmarshal(answer.body, &list); err != nil {
-			return err
+			return false, err.Error()
 		}
-		if n := len(list.Items) + list.Metadata.RemainingItemCount; n != kept {
-			return fmt.Errorf("%d objects are left, want %d", n, kept)
-		}
-		return nil
+		n := len(list.Items) + list.Metadata.RemainingItemCount
+		return n == kept, fmt.Sprintf("%d objects are left, want %d", n, kept)
 	})
 }
 
@@ -129,7 +129,7 @@ func deleteOwners(a *attack) {
 		a.user.send(http.MethodDelete, fmt.Sprintf("%s/owner-%d", a.path("configmaps"), i), "", nil).want(a, http.StatusOK)
 	})
 	for i := range ownedCount {
-		eventually(a, "references to owners that are gone to be removed", func() error {
+		wait.NoError(a, "references to owners that are gone to be removed", func() error {
 			var object struct {
 				Metadata struct{ OwnerReferences []any }
 			}

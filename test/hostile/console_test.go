@@ -13,6 +13,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
 // consoleAttacks are attacks without credentials on what needs none: the console and the page at /.
@@ -83,7 +84,7 @@ func halfExchanges(a *attack) {
 		}
 	}
 	// Those that have a place wait for the end of their bodies; the others are refused before that.
-	eventually(a, "a request that is refused", func() error {
+	wait.NoError(a, "a request that is refused", func() error {
 		clear(counts)
 		for _, c := range all {
 			for _, status := range c.answered() {
@@ -101,7 +102,7 @@ func halfExchanges(a *attack) {
 // countAnswers waits until the streams of a connection are answered, or the connection is closed, and adds the answers to counts.
 func (a *attack) countAnswers(c *connection, counts map[string]int) {
 	a.Helper()
-	eventually(a, "the answers", func() error {
+	wait.NoError(a, "the answers", func() error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if n := len(c.status); n < consoleStreams && !c.closed && !c.goaway {

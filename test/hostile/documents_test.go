@@ -9,6 +9,8 @@ import (
 	"time"
 
 	cbor "k8s.io/apimachinery/pkg/runtime/serializer/cbor/direct"
+
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
 // documentAttacks are attacks by the structure of bodies in JSON, YAML, protobuf, CBOR and patches.
@@ -185,7 +187,7 @@ func define(a *attack, kind, schema string) {
 	a.admin.send(
 		http.MethodPost, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", jsonType, []byte(body),
 	).want(a, http.StatusCreated)
-	eventually(a, plural+" to be served", func() error {
+	wait.NoError(a, plural+" to be served", func() error {
 		if got := a.admin.get("/apis/hostile.example.com/v1/" + plural); got.status != http.StatusOK {
 			return fmt.Errorf("%d", got.status)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/keelson-dev/keelson"
 	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
 // edgeAttacks are attacks on connections, authentication, authorization and metrics.
@@ -231,7 +232,7 @@ func manyStreams(a *attack) {
 			break
 		}
 	}
-	eventually(a, "the server to refuse streams", func() error {
+	wait.NoError(a, "the server to refuse streams", func() error {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		refused := 0
@@ -285,7 +286,7 @@ func largeHeaders(a *attack) {
 			return
 		}
 	}
-	eventually(a, "the server to end a connection with endless headers", func() error {
+	wait.NoError(a, "the server to end a connection with endless headers", func() error {
 		endless.mu.Lock()
 		defer endless.mu.Unlock()
 		if endless.closed || endless.goaway {
@@ -332,7 +333,7 @@ func withheldBodies(a *attack) {
 				a.Fatal(err)
 			}
 		}
-		eventually(a, "the streams to be there", func() error { return c.ping() })
+		wait.NoError(a, "the streams to be there", func() error { return c.ping() })
 	}
 	other := newClient(a.T, a.server.url, bystanderToken, false)
 	defer other.close()
@@ -366,7 +367,7 @@ func partialBodies(a *attack) {
 			}
 		}()
 	}
-	eventually(a, "bodies to be refused", func() error {
+	wait.NoError(a, "bodies to be refused", func() error {
 		if n := refused.Load(); n < enough {
 			return fmt.Errorf("%d are", n)
 		}
@@ -398,7 +399,7 @@ func waitingReads(a *attack) {
 			}
 		}
 	}
-	eventually(a, "the seats of one user to be taken", func() error {
+	wait.NoError(a, "the seats of one user to be taken", func() error {
 		refused := 0
 		for _, c := range all {
 			for _, status := range c.answered() {
@@ -444,7 +445,7 @@ func (a *attack) unread(counts map[string]int, method, path, body string, pairs 
 			a.Fatal(err)
 		}
 	}
-	eventually(a, "the answers to begin", func() error {
+	wait.NoError(a, "the answers to begin", func() error {
 		if n := len(c.answered()); n < streams {
 			return fmt.Errorf("%d of %d have", n, streams)
 		}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
 // extensionAttacks are attacks by an extension API server, which an administrator has registered, and attacks that need
@@ -96,7 +98,7 @@ func serveExtension(a *attack, objects http.HandlerFunc, documents map[string]st
 			"service":               map[string]any{"name": "evil", "namespace": a.namespace, "port": json.Number(port)},
 		},
 	})
-	eventually(a, "the extension API server in discovery", func() error {
+	wait.NoError(a, "the extension API server in discovery", func() error {
 		got := a.admin.get("/apis", "Accept", "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList")
 		if !strings.Contains(string(got.body), `"resource":"foos"`) {
 			return fmt.Errorf("%d %s", got.status, shorten(string(got.body)))
@@ -176,7 +178,7 @@ func unreadExtensionDocuments(a *attack) {
 		"/openapi/v3/apis/evil.io/v1": document,
 	})
 	path := "/openapi/v3/apis/evil.io/v1"
-	eventually(a, "the document", func() error {
+	wait.NoError(a, "the document", func() error {
 		if got := a.admin.get(path, "accept-encoding", "gzip"); got.status != http.StatusOK {
 			return fmt.Errorf("%d", got.status)
 		}
@@ -194,7 +196,7 @@ func unreadExtensionDocuments(a *attack) {
 func (a *attack) collected(name string) {
 	a.Helper()
 	a.create(a.path("configmaps"), owned(name, "v1", "ConfigMap"))
-	eventually(a, "an object without its owner to be deleted", func() error {
+	wait.NoError(a, "an object without its owner to be deleted", func() error {
 		if got := a.admin.get(a.path("configmaps/" + name)); got.status != http.StatusNotFound {
 			return fmt.Errorf("%d", got.status)
 		}
@@ -219,7 +221,7 @@ func namespaceObject(name string) map[string]any {
 // gone waits until a namespace does not exist any more.
 func (a *attack) gone(name string) {
 	a.Helper()
-	eventually(a, "the deletion of the namespace "+name, func() error {
+	wait.NoError(a, "the deletion of the namespace "+name, func() error {
 		if got := a.admin.get("/api/v1/namespaces/" + name); got.status != http.StatusNotFound {
 			return fmt.Errorf("%d %s", got.status, shorten(string(got.body)))
 		}
@@ -230,7 +232,7 @@ func (a *attack) gone(name string) {
 // failing waits until a namespace says that its content could not be deleted.
 func (a *attack) failing(name string) {
 	a.Helper()
-	eventually(a, "the condition of the namespace "+name, func() error {
+	wait.NoError(a, "the condition of the namespace "+name, func() error {
 		got := a.admin.get("/api/v1/namespaces/" + name)
 		var n struct {
 			Status struct {
@@ -423,7 +425,7 @@ func hostileDefinitions(a *attack) {
 		"/openapi/v2":                 document,
 	})
 	var text []byte
-	eventually(a, "the part of the extension in /openapi/v2", func() error {
+	wait.NoError(a, "the part of the extension in /openapi/v2", func() error {
 		got := a.user.get("/openapi/v2")
 		text = got.body
 		if got.status != http.StatusOK || !strings.Contains(string(text), "it is good") {

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
 // TestFullDisk writes until a small disk is full. Then writes must be answered 507, and reads and deletions must
@@ -59,7 +61,7 @@ func TestFullDisk(t *testing.T) {
 	for i := range written - 5 {
 		admin.send(http.MethodDelete, fmt.Sprintf("%s/c-%d", path, i), "", nil).want(t, http.StatusOK)
 	}
-	eventually(t, "writes to be taken again", func() error {
+	wait.NoError(t, "writes to be taken again", func() error {
 		if got := write(1000); got.status != http.StatusCreated {
 			return fmt.Errorf("%d %s", got.status, shorten(string(got.body)))
 		}

@@ -285,7 +285,7 @@ func (a *attack) idle(before measured, l limits) measured {
 	const look, settling, little = 200 * time.Millisecond, 10 * time.Second, 2
 	var m measured
 	var last time.Duration
-	for end := time.Now().Add(patience); ; time.Sleep(look) {
+	for end := time.Now().Add(patience); ; time.Sleep(look) { // the use of the processor is measured over this time
 		m = measured{insideUsage: a.ask(report)}
 		if measuring {
 			var err error
@@ -299,7 +299,7 @@ func (a *attack) idle(before measured, l limits) measured {
 			break
 		}
 	}
-	for end := time.Now().Add(settling); ; time.Sleep(look) {
+	for end := time.Now().Add(settling); ; time.Sleep(look) { // a wait that may be in vain: judge has the limits
 		m.Heap = a.ask(collect).Heap
 		if m.Heap <= before.Heap+l.kept || m.cpu-before.cpu > l.cpu || raceDetector || time.Now().After(end) {
 			return m

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
 const (
@@ -86,7 +88,7 @@ func pastAttacks() []row {
 func (a *attack) get(path string) *answer {
 	a.Helper()
 	var got *answer
-	eventually(a, "GET "+path, func() error {
+	wait.NoError(a, "GET "+path, func() error {
 		if got = a.user.get(path); got.status != http.StatusOK {
 			return fmt.Errorf("%d %s", got.status, shorten(string(got.body)))
 		}
@@ -103,7 +105,7 @@ func largeChanges(a *attack, versions int) {
 	}
 	object := configMap("large", 0)
 	object["data"] = data
-	eventually(a, "the right to create", func() error {
+	wait.NoError(a, "the right to create", func() error {
 		if got := a.user.send(http.MethodPost, a.path("configmaps"), jsonType, encode(object)); got.status != http.StatusCreated {
 			return fmt.Errorf("%d %s", got.status, shorten(string(got.body)))
 		}
@@ -126,7 +128,7 @@ func unreadChanges(a *attack) {
 				a.Fatal(err)
 			}
 		}
-		eventually(a, "the answers", func() error {
+		wait.NoError(a, "the answers", func() error {
 			if n := len(c.answered()); n < 20 {
 				return fmt.Errorf("%d of 20", n)
 			}
@@ -158,7 +160,7 @@ func longSelectorsOfChanges(a *attack) {
 			if err := c.headers(1, true, http.MethodGet, path, "authorization", "Bearer "+a.user.token); err != nil {
 				a.Fatal(err)
 			}
-			eventually(a, "the answer", func() error {
+			wait.NoError(a, "the answer", func() error {
 				if got := c.answered(); len(got) == 0 {
 					return errors.New("there is none")
 				} else if got[1] != "400" {
@@ -184,7 +186,7 @@ func longSelectorsOfWatches(a *attack) {
 				a.Fatal(err)
 			}
 		}
-		eventually(a, "the answers to begin", func() error {
+		wait.NoError(a, "the answers to begin", func() error {
 			if n := len(c.answered()); n < streams {
 				return fmt.Errorf("%d of %d have", n, streams)
 			}

@@ -20,6 +20,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/storage/encrypt/kmstest"
 )
 
@@ -107,7 +108,7 @@ func issuerTokens(a *attack) {
 		return c.send(http.MethodPost, "/apis/authentication.k8s.io/v1/selfsubjectreviews", jsonType,
 			[]byte(`{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`))
 	}
-	eventually(a, "a valid token to be believed", func() error { // the server fetches the keys first
+	wait.NoError(a, "a valid token to be believed", func() error { // the server fetches the keys first
 		if got := who(token(own, nil)); got.status != http.StatusCreated || !strings.Contains(string(got.body), "oidc:jane") {
 			return fmt.Errorf("%d %s", got.status, shorten(string(got.body)))
 		}
@@ -196,7 +197,7 @@ func TestHangingKeyManagement(t *testing.T) {
 		}
 	}
 	plugin.Resume()
-	eventually(t, "the secrets to be read", func() error {
+	wait.NoError(t, "the secrets to be read", func() error {
 		if got := admin.get(path); got.status != http.StatusOK || strings.Count(string(got.body), `"name":"s-`) != secrets {
 			return fmt.Errorf("%d %s", got.status, shorten(string(got.body)))
 		}
