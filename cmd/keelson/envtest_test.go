@@ -8,7 +8,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
-	"fmt"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -18,8 +18,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/version"
 )
 
@@ -150,20 +150,17 @@ var unverified = &http.Client{Transport: &http.Transport{
 
 func awaitOK(t *testing.T, url string) {
 	t.Helper()
-	const patience = 30 * time.Second
-	var last error
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	wait.NoError(t, url+" to answer 200", func() error {
 		r, err := unverified.Get(url)
-		if last = err; err != nil {
-			continue
+		if err != nil {
+			return err
 		}
 		r.Body.Close()
-		if r.StatusCode == http.StatusOK {
-			return
+		if r.StatusCode != http.StatusOK {
+			return errors.New(r.Status)
 		}
-		last = fmt.Errorf("%s", r.Status)
-	}
-	t.Fatalf("%s does not answer 200 within %v: %v", url, patience, last)
+		return nil
+	})
 }
 
 // TestEnvtestAssets starts two pairs of etcd and kube-apiserver at the same time. They are apart, and what is stored
@@ -180,12 +177,11 @@ func TestEnvtestAssets(t *testing.T) {
 	}
 	// Controllers run only where the test asks for them.
 	const account = "/api/v1/namespaces/default/serviceaccounts/default"
-	code := 0
-	for end := time.Now().Add(30 * time.Second); code != http.StatusOK && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		code = b.status(t, "GET", account, "")
-	}
-	if other := a.status(t, "GET", account, ""); code != http.StatusOK || other != http.StatusNotFound {
-		t.Errorf("the default service account: %d with --controllers=*, %d without", code, other)
+	wait.Until(t, "the default service account, with --controllers=*", func() bool {
+		return b.status(t, "GET", account, "") == http.StatusOK
+	})
+	if other := a.status(t, "GET", account, ""); other != http.StatusNotFound {
+		t.Errorf("the default service account: %d without --controllers", other)
 	}
 	a.server.end(t)
 	a.startServer(t)

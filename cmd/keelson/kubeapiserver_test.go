@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"net/http"
@@ -12,8 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/certs"
 )
 
@@ -86,20 +87,21 @@ func TestRunUnderTheNameKubeAPIServer(t *testing.T) {
 	}}
 	defer transport.CloseIdleConnections()
 	client := &http.Client{Transport: transport}
-	var status int
-	for end := time.Now().Add(20 * time.Second); status != http.StatusOK && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if w, err := client.Get("https://127.0.0.1:" + port + "/api/v1/namespaces/kube-system"); err == nil {
-			status = w.StatusCode
-			_ = w.Body.Close()
+	wait.NoError(t, "an answer to the given administrator", func() error {
+		w, err := client.Get("https://127.0.0.1:" + port + "/api/v1/namespaces/kube-system")
+		if err != nil {
+			return err
 		}
-	}
-	if status != http.StatusOK {
-		t.Errorf("the given administrator gets %d", status)
-	}
+		_ = w.Body.Close()
+		if w.StatusCode != http.StatusOK {
+			return errors.New(w.Status)
+		}
+		return nil
+	})
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Wait(); err != nil || out.Len() > 0 || status != http.StatusOK {
+	if err := cmd.Wait(); err != nil || out.Len() > 0 {
 		t.Errorf("%v, standard output %q\n%s", err, &out, &errOut)
 	}
 	if files, err := os.ReadDir(work); err != nil || len(files) > 0 {

@@ -16,7 +16,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"filippo.io/age"
 
@@ -503,13 +502,16 @@ func userOfToken(t *testing.T, kubeconfig, token string) string {
 // awaitSnapshot waits for the first snapshot in a directory and returns its path.
 func awaitSnapshot(t *testing.T, dir string) string {
 	t.Helper()
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
-		if found, err := filepath.Glob(filepath.Join(dir, "keelson-*")); err == nil && len(found) > 0 {
-			return found[0]
+	return wait.Value(t, "a snapshot in "+dir, func() (string, error) {
+		found, err := filepath.Glob(filepath.Join(dir, "keelson-*"))
+		if err == nil && len(found) == 0 {
+			err = errors.New("there is none")
 		}
-	}
-	t.Fatalf("there is no snapshot in %s after a minute", dir)
-	return ""
+		if err != nil {
+			return "", err
+		}
+		return found[0], nil
+	})
 }
 
 func entries(t *testing.T, dir string) (names []string) {

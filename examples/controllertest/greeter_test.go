@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/keelson-dev/keelson"
@@ -31,17 +32,11 @@ func TestGreeter(t *testing.T) {
 	if _, err := maps.Create(ctx, named, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	const patience = 30 * time.Second
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	greeted := func(ctx context.Context) (bool, error) {
 		got, err := maps.Get(ctx, "a", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got.Data["greeting"] == "Hello, world!" {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("there is no greeting after %v: %v", patience, got.Data)
-		}
+		return err == nil && got.Data["greeting"] == "Hello, world!", err
+	}
+	if err := wait.PollUntilContextTimeout(ctx, 10*time.Millisecond, time.Minute, true, greeted); err != nil {
+		t.Fatalf("waiting for the greeting: %v", err)
 	}
 }

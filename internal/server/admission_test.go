@@ -8,15 +8,16 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/keelson-dev/keelson/internal/access/admission"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
 // TestUnstoredObjectsAreAdmitted checks that validating admission is also called for valid token requests and reviews.
@@ -107,14 +108,10 @@ func TestDecidingOnCertificatesNeedsTheSigner(t *testing.T) {
 	// Grants come to be known a little after they are written.
 	await := func(status int, words string) {
 		t.Helper()
-		w := approve()
-		for end := time.Now().Add(10 * time.Second); (w.Code != status || !strings.Contains(w.Body.String(), words)) &&
-			time.Now().Before(end); w = approve() {
-			time.Sleep(time.Millisecond)
-		}
-		if w.Code != status || !strings.Contains(w.Body.String(), words) {
-			t.Errorf("%d %s, want %d with %s", w.Code, w.Body, status, words)
-		}
+		wait.Seen(t, fmt.Sprintf("the status %d with %s", status, words), func() (bool, string) {
+			w := approve()
+			return w.Code == status && strings.Contains(w.Body.String(), words), fmt.Sprint(w.Code, " ", w.Body)
+		})
 	}
 	grant(
 		"subresource",

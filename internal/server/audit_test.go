@@ -17,6 +17,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"github.com/keelson-dev/keelson/internal/machinery/audit/sink"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
@@ -269,9 +270,7 @@ func TestRetryAfter(t *testing.T) {
 	<-entered
 	done := make(chan error, 1)
 	go func() { done <- s.Stop(context.Background()) }()
-	for !s.http.refusing.Load() {
-		time.Sleep(time.Millisecond)
-	}
+	wait.Until(t, "the server to refuse requests", s.http.refusing.Load)
 	if a := apitest.Send(t, second, "GET", s.URL()+"/api/v1/pods", ""); a.Status != http.StatusTooManyRequests ||
 		a.Header.Get("Retry-After") != "5" {
 		t.Errorf("%d %v %s", a.Status, a.Header, a.Body)

@@ -283,9 +283,7 @@ func TestClientAuthoritiesAreReloaded(t *testing.T) {
 	if err := os.WriteFile(one.file, content, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for status() != http.StatusOK {
-		time.Sleep(time.Millisecond)
-	}
+	wait.Until(t, "the certificate authority of the changed file to be trusted", func() bool { return status() == http.StatusOK })
 }
 
 func TestAnonymousIsLimited(t *testing.T) {

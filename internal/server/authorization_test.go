@@ -12,9 +12,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
@@ -88,14 +88,10 @@ func (c *cluster) dave(method, path string, headers ...string) apitest.Answer {
 // becomes waits until a request of dave is answered with a status, because changed roles take effect a little later.
 func (c *cluster) becomes(status int, method, path string) {
 	c.t.Helper()
-	var a apitest.Answer
-	for range 3000 {
-		if a = c.dave(method, path); a.Status == status {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	c.t.Fatalf("%s %s stays %d %s, want %d", method, path, a.Status, a.Body, status)
+	wait.Seen(c.t, fmt.Sprintf("the status %d of %s %s", status, method, path), func() (bool, string) {
+		a := c.dave(method, path)
+		return a.Status == status, fmt.Sprint(a.Status, " ", a.Body)
+	})
 }
 
 func TestRolesCountWhileTheyAreThere(t *testing.T) {
@@ -164,12 +160,9 @@ func TestClusterScopedThroughANamespace(t *testing.T) {
 		"names":{"plural":"things","singular":"thing","kind":"Thing","listKind":"ThingList"},
 		"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`)
 	const things = "/apis/example.com/v1/things"
-	for range 3000 {
-		if apitest.Send(t, c.admin, http.MethodGet, c.URL()+things, "").Status == http.StatusOK {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	wait.Until(t, "the resource things to be served", func() bool {
+		return apitest.Send(t, c.admin, http.MethodGet, c.URL()+things, "").Status == http.StatusOK
+	})
 	c.make(things, `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"x"}}`)
 	for _, path := range []string{
 		"/apis/example.com/v1/namespaces/mine/things/x", "/apis/example.com/v1/namespaces/mine/things",
@@ -197,12 +190,10 @@ func TestImpersonationNeedsPermission(t *testing.T) {
 	as := func(headers ...string) apitest.Answer {
 		return c.dave(http.MethodGet, "/api/v1/namespaces/kube-system/secrets", headers...)
 	}
-	for range 3000 {
-		if strings.Contains(as("Impersonate-User", "jane").Body, `User \"jane\" cannot list`) {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	wait.Seen(t, "the permission to impersonate jane", func() (bool, string) {
+		body := as("Impersonate-User", "jane").Body
+		return strings.Contains(body, `User \"jane\" cannot list`), body
+	})
 	for _, headers := range [][]string{
 		{"Impersonate-User", "john"}, {"Impersonate-User", "system:admin"},
 		{"Impersonate-User", "jane", "Impersonate-Group", "system:masters"},

@@ -12,7 +12,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
 // gatedConn is a connection whose Write waits for the gate and records the bytes.
@@ -61,7 +64,7 @@ func gated(t *testing.T) (*batchConn, *gatedConn) {
 	inner := &gatedConn{gate: make(chan error)}
 	c := batched(t, inner)
 	mustWrite(t, c, []byte("0"))
-	waitFor(t, "the goroutine has taken the first byte", func() bool {
+	wait.Until(t, "the goroutine has taken the first byte", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return c.waiting == nil
@@ -76,15 +79,6 @@ func mustWrite(t *testing.T, c net.Conn, p []byte) {
 	}
 }
 
-func waitFor(t *testing.T, what string, reached func() bool) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !reached(); time.Sleep(100 * time.Microsecond) {
-		if time.Now().After(end) {
-			t.Fatalf("waited 20 s until %s", what)
-		}
-	}
-}
-
 // TestBatchConnJoinsWrites: bytes that come while others are being written are written together.
 func TestBatchConnJoinsWrites(t *testing.T) {
 	c, inner := gated(t)
@@ -96,7 +90,7 @@ func TestBatchConnJoinsWrites(t *testing.T) {
 	}
 	inner.gate <- nil
 	inner.gate <- nil
-	waitFor(t, "the goroutine has ended", func() bool { return c.running.Load() == 0 })
+	wait.Until(t, "the goroutine has ended", func() bool { return c.running.Load() == 0 })
 	if got := inner.all(); len(got) != 2 || string(got[0]) != "0" || string(got[1]) != "123" {
 		t.Errorf("written %q", got)
 	}
@@ -105,12 +99,16 @@ func TestBatchConnJoinsWrites(t *testing.T) {
 // TestBatchConnIsBounded: a peer that reads nothing keeps batchBytes waiting at most. When its write fails, the connection
 // is closed, and so fails what waits for room, and every later Write.
 func TestBatchConnIsBounded(t *testing.T) {
+	synctest.Test(t, testBatchConnIsBounded)
+}
+
+func testBatchConnIsBounded(t *testing.T) {
 	c, inner := gated(t)
 	part := make([]byte, 4<<10)
 	failed := make(chan error, 1)
 	var accepted atomic.Int64
 	go func() {
-		for {
+		for accepted.Load() <= batchBytes {
 			n, err := c.Write(part)
 			if err != nil {
 				failed <- err
@@ -118,20 +116,15 @@ func TestBatchConnIsBounded(t *testing.T) {
 			}
 			accepted.Add(int64(n))
 		}
+		failed <- errors.New("more was accepted than may wait")
 	}()
-	waitFor(t, "as much waits as may", func() bool { return accepted.Load() == batchBytes })
-	time.Sleep(time.Millisecond) // a Write that should wait would have time to return
+	synctest.Wait() // the next Write waits for room
 	if got := accepted.Load(); got != batchBytes {
 		t.Errorf("%d bytes wait, want %d", got, batchBytes)
 	}
 	inner.gate <- os.ErrDeadlineExceeded
-	select {
-	case err := <-failed:
-		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Error(err)
-		}
-	case <-time.After(20 * time.Second):
-		t.Fatal("a Write waits for 20 s after another failed")
+	if err := wait.Receive(t, "a Write to fail after another failed", failed); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error(err)
 	}
 	if !inner.closed.Load() || c.running.Load() != 0 {
 		t.Errorf("closed %v, %d connections are counted", inner.closed.Load(), c.running.Load())
@@ -189,7 +182,7 @@ func TestBatchConnEndOfLongResponse(t *testing.T) {
 		t.Error("the next response is written directly")
 	}
 	inner.gate <- nil
-	waitFor(t, "the goroutine has ended", func() bool { return c.running.Load() == 0 })
+	wait.Until(t, "the goroutine has ended", func() bool { return c.running.Load() == 0 })
 }
 
 // TestBatchConnKeepsTheOrder writes parts of random sizes over a socket, with and without a deadline, and compares what the
@@ -281,7 +274,7 @@ func TestBatchConnLingers(t *testing.T) {
 		t.Errorf("the server stops: deadline in %v", d)
 	}
 	inner.gate <- nil
-	waitFor(t, "the goroutine has ended", func() bool { return c.running.Load() == 0 })
+	wait.Until(t, "the goroutine has ended", func() bool { return c.running.Load() == 0 })
 }
 
 // deadlineConn records the write deadline.

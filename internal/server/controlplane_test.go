@@ -5,7 +5,6 @@ import (
 	"net"
 	"slices"
 	"testing"
-	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -18,6 +17,7 @@ import (
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/api/client"
 	"github.com/keelson-dev/keelson/internal/controller/bootstrap"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
@@ -46,11 +46,12 @@ func TestEndpointsOfTheAPI(t *testing.T) {
 		return storedIn[*corev1.Endpoints](t, s, corev1.Resource("endpoints"), "default", "kubernetes"),
 			storedIn[*discoveryv1.EndpointSlice](t, s, discoveryv1.Resource("endpointslices"), "default", "kubernetes")
 	}
-	endpoints, slice := get()
-	for endpoints == nil || slice == nil { // they are made when the server runs
-		time.Sleep(time.Millisecond)
+	var endpoints *corev1.Endpoints
+	var slice *discoveryv1.EndpointSlice
+	wait.Until(t, "the endpoints, which are made when the server runs", func() bool {
 		endpoints, slice = get()
-	}
+		return endpoints != nil && slice != nil
+	})
 	port := int32(s.listener.Addr().(*net.TCPAddr).Port)
 	if e := endpoints.Subsets[0]; e.Addresses[0].IP != "192.0.2.7" || e.Ports[0].Port != port ||
 		e.Ports[0].Name != "https" || endpoints.Labels[discoveryv1.LabelSkipMirror] != "true" {

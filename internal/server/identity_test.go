@@ -3,6 +3,7 @@ package server
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/certs"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
@@ -78,13 +80,7 @@ func TestNoOwnCredentials(t *testing.T) {
 	conf.Authorization.Modes = []string{config.ModeRBAC}
 	conf.Authentication.ServiceAccounts.Issuers = []string{"https://issuer"}
 	sa := filepath.Join(keys.Storage.DataDir, pkiName, accountKeyName)
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		if _, err := os.Stat(sa); err == nil {
-			break
-		} else if time.Now().After(end) {
-			t.Fatal(err)
-		}
-	}
+	wait.Value(t, "the file of the key of service accounts", func() (os.FileInfo, error) { return os.Stat(sa) })
 	conf.Authentication.ServiceAccounts.KeyFiles, conf.Authentication.ServiceAccounts.SigningKeyFile = []string{sa}, sa
 	s := start(t, settings{Config: conf})
 	if s.Admin().Cert != nil || s.AdminToken() != "" || s.Kubeconfig() != nil || s.KubeconfigPath() != "" {
@@ -184,11 +180,7 @@ func TestOwnCertificatesAreRenewedWhileRunning(t *testing.T) {
 		return !now.Equal(before) && s.identity.current.Load().frontProxy != proxy && string(file) != kubeconfig &&
 			string(file) == string(s.Kubeconfig()) && err == nil && pair.Leaf.Equal(now)
 	}
-	for end := time.Now().Add(20 * time.Second); !renewed(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the certificates are not renewed")
-		}
-	}
+	wait.Until(t, "the certificates to be renewed", renewed)
 	if string(s.CA()) == "" || leafOf(t, s).Equal(before) {
 		t.Error("the certificate before is served")
 	}
@@ -220,12 +212,13 @@ func TestStaticTokensAndPoliciesAreReloaded(t *testing.T) {
 	}
 	await := func(want int) {
 		t.Helper()
-		for end := time.Now().Add(20 * time.Second); get() != want; time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("status %d, want %d", get(), want)
+		wait.Seen(t, fmt.Sprintf("the status %d", want), func() (bool, string) {
+			got := get()
+			if got != want {
+				s.Reload() // the runners may have just begun
 			}
-			s.Reload() // the runners may have just begun
-		}
+			return got == want, fmt.Sprint(got)
+		})
 	}
 	await(http.StatusUnauthorized)
 	write(conf.Authentication.TokenFile, "another,jane,1\n")

@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
@@ -92,9 +93,10 @@ func (p *provider) configuration(prefix string) string {
 func awaitUser(t *testing.T, s *Server, token string) {
 	t.Helper()
 	c := httpClient(t, s, false)
-	for apitest.Send(t, c, "GET", s.URL()+"/api", "", "Authorization", "Bearer "+token).Status != http.StatusOK {
-		time.Sleep(time.Millisecond)
-	}
+	wait.Seen(t, "the user of the token to be known", func() (bool, string) {
+		a := apitest.Send(t, c, "GET", s.URL()+"/api", "", "Authorization", "Bearer "+token)
+		return a.Status == http.StatusOK, a.Body
+	})
 }
 
 // whoIs answers the name and groups of a token's user by a TokenReview.
@@ -163,9 +165,7 @@ func TestIssuersAreReloaded(t *testing.T) {
 		)
 	}
 	write(two.configuration("b:") + "anonymous: {enabled: false}\n") // may not change
-	for !failures() {
-		time.Sleep(time.Millisecond)
-	}
+	wait.Until(t, "the metric of the failed reload", failures)
 	if got := whoIs(t, s, first); got == "" || whoIs(t, s, second) != "" {
 		t.Error("a configuration that cannot be used is")
 	}

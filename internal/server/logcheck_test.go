@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
 // TestABlockedLogIsUnhealthy has a log that nobody reads, and others that write nothing or return quickly.
@@ -26,11 +28,7 @@ func TestABlockedLogIsUnhealthy(t *testing.T) {
 		defer close(ended)
 		blocked.Info("c")
 	}()
-	for end := time.Now().Add(10 * time.Second); len(w.calls()) == 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the call of the log did not begin within 10 s")
-		}
-	}
+	wait.Until(t, "the call of the log to begin", func() bool { return len(w.calls()) > 0 })
 	now.Add(60)
 	if err := w.probe(t.Context()); err != nil {
 		t.Errorf("after a minute: %v", err)

@@ -9,12 +9,12 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/access/admission"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
@@ -217,13 +217,9 @@ func TestPodPluginsIgnoreOtherWrites(t *testing.T) {
 		}
 		// Other goroutines of the process allocate too, and may do so for seconds after the start of a server. One
 		// measurement without them is enough.
-		n := testing.AllocsPerRun(10, write)
-		for tries := 0; n > 0 && tries < 1500; tries++ {
-			time.Sleep(20 * time.Millisecond)
-			n = testing.AllocsPerRun(10, write)
-		}
-		if n > 0 {
-			t.Errorf("%s: %v allocations for a ConfigMap", p.Name, n)
-		}
+		wait.Seen(t, p.Name+" to allocate nothing for a ConfigMap", func() (bool, string) {
+			n := testing.AllocsPerRun(10, write)
+			return n == 0, fmt.Sprint(n, " allocations")
+		})
 	}
 }

@@ -20,13 +20,11 @@ import (
 
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/access/admission"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/certs"
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
-
-// reloadWait is how long the tests of reloads wait for something that must happen.
-const reloadWait = 30 * time.Second
 
 // check has the server look at all files now, and returns when their changes are in effect.
 func (r *reloads) check() {
@@ -85,17 +83,6 @@ func serveTLS(t *testing.T, set *certs.Set, handler http.HandlerFunc) *httptest.
 	s.StartTLS()
 	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
 	return s
-}
-
-// received waits for a value.
-func received[T any](t *testing.T, ch <-chan T, what string) (v T) {
-	t.Helper()
-	select {
-	case v = <-ch:
-	case <-time.After(reloadWait):
-		t.Fatalf("%v have passed without %s", reloadWait, what)
-	}
-	return v
 }
 
 // fileMetrics returns the series of keelson_file_* of a flag without their timestamps.
@@ -175,7 +162,7 @@ func TestKubeletAuthorityIsReloaded(t *testing.T) {
 		}
 	})
 	c.patchStatus("nodes/n1", `{"status":{"addresses":[{"type":"Hostname","address":"kubelet.example"}]}}`)
-	ctx, cancel := context.WithTimeout(t.Context(), reloadWait)
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, "GET", c.path("pods/running/log?follow=true"), nil)
 	if err != nil {
@@ -339,11 +326,7 @@ func TestAuditPolicyIsReloaded(t *testing.T) {
 		}
 		return false
 	}
-	for limit := time.Now().Add(reloadWait); !recorded("during"); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(limit) {
-			t.Fatalf("%v after its end, the watch that began before the change is not recorded", reloadWait)
-		}
-	}
+	wait.Until(t, "the watch that began before the change to be recorded after its end", func() bool { return recorded("during") })
 	use(head + "- {level: Metadata}\n")
 	get("fourth")
 	for mark, want := range map[string]bool{"first": true, "second": false, "third": false, "fourth": true} {
@@ -379,7 +362,7 @@ func TestAuditEventsFollowTheWebhook(t *testing.T) {
 	s := start(t, conf)
 	server.Store(s)
 	apitest.Send(t, httpClient(t, s, true), "GET", s.URL()+"/api/v1/namespaces/default/configmaps?mark=1", "")
-	for !strings.Contains(received(t, got, "the event at the other webhook"), "mark=1") {
+	for !strings.Contains(wait.Receive(t, "the event at the other webhook", got), "mark=1") {
 	}
 }
 
@@ -582,14 +565,14 @@ func TestPartsThatAreLoadedLateAreFollowed(t *testing.T) {
 			applied <- string(content)
 			return err
 		}})
-		if err != nil || received(t, applied, "the first content") != "one" {
+		if err != nil || wait.Receive(t, "the first content", applied) != "one" {
 			t.Fatal(err)
 		}
 	}
 	files.write("f", "two")
 	s.Reload()
 	for range 2 {
-		if got := received(t, applied, "the second content"); got != "two" {
+		if got := wait.Receive(t, "the second content", applied); got != "two" {
 			t.Error(got)
 		}
 	}

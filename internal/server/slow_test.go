@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
@@ -98,14 +99,9 @@ func withheldBodiesHoldNoSeats(t *testing.T, c settings) {
 	}
 	// With fairness a request keeps its seat for a moment, because most bodies come at once.
 	const want = `apiserver_current_inflight_requests{request_kind="mutating"} 0`
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
-		if strings.Contains(apitest.Send(t, httpClient(t, s, true), "GET", s.URL()+"/metrics", "").Body, want) {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("waited 30 s for the metrics to have the line %s", want)
-		}
-	}
+	wait.Until(t, "the metrics to have the line "+want, func() bool {
+		return strings.Contains(apitest.Send(t, httpClient(t, s, true), "GET", s.URL()+"/metrics", "").Body, want)
+	})
 }
 
 // TestSlowReadersHoldNoSeats: many times more requests than the limit wait for clients
