@@ -96,6 +96,7 @@ var directModules = []string{
 	"github.com/google/cel-go",
 	"github.com/google/gnostic-models",
 	"github.com/klauspost/compress",
+	"github.com/pmezard/go-difflib",
 	"github.com/prometheus/client_golang",
 	"github.com/prometheus/client_model", // the types of what client_golang gathers
 	"github.com/robfig/cron/v3",

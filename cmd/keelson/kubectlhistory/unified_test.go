@@ -1,6 +1,7 @@
 package kubectlhistory
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -29,56 +30,47 @@ func TestUnified(t *testing.T) {
 	}
 }
 
-// TestEdits checks with random texts that both can be put together from the difference, and that a slow algorithm finds none that
-// is shorter.
-func TestEdits(t *testing.T) {
+// TestUnifiedOfRandomTexts checks with random texts that what the difference says of the first one leads to the second one.
+func TestUnifiedOfRandomTexts(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	text := func() (out []string) {
-		for range r.IntN(12) {
-			out = append(out, string(rune('a'+r.IntN(4))))
+	text := func() string {
+		var out strings.Builder
+		for range r.IntN(40) {
+			out.WriteString(string(rune('a'+r.IntN(4))) + "\n")
 		}
-		return out
+		return out.String()
 	}
 	for range 2000 {
-		a, b := text(), text()
-		var from, to []string
-		changed := 0
-		for _, e := range edits(a, b) {
-			if e.op != '+' {
-				from = append(from, e.line)
-			}
-			if e.op != '-' {
-				to = append(to, e.line)
-			}
-			if e.op != ' ' {
-				changed++
-			}
+		from, to := text(), text()
+		if got := patched(t, lines(from), unified("then", "now", from, to, false)); !slices.Equal(got, lines(to)) {
+			t.Fatalf("%q and %q: the difference leads to %q", from, to, got)
 		}
-		if !slices.Equal(from, a) || !slices.Equal(to, b) {
-			t.Fatalf("%q and %q: the difference has %q and %q", a, b, from, to)
-		}
-		if want := len(a) + len(b) - 2*common(a, b); changed != want {
-			t.Fatalf("%q and %q: %d changes, want %d", a, b, changed, want)
-		}
-	}
-	long := make([]string, 3000)
-	for i := range long {
-		long[i] = strings.Repeat("x", i%50) + string(rune(i))
-	}
-	other := slices.Clone(long)
-	slices.Reverse(other)
-	if got := edits(long, other); len(got) < len(long) {
-		t.Errorf("%d lines", len(got))
 	}
 }
 
-// common returns the length of the longest common subsequence.
-func common(a, b []string) int {
-	switch {
-	case len(a) == 0 || len(b) == 0:
-		return 0
-	case a[0] == b[0]:
-		return 1 + common(a[1:], b[1:])
+// patched applies a unified difference to lines.
+func patched(t *testing.T, from []string, difference string) (out []string) {
+	t.Helper()
+	at := 0 // lines of from that were read
+	for _, line := range lines(difference)[min(2, len(lines(difference))):] {
+		mark, text := line[0], line[1:]
+		if mark == '@' {
+			var first, count int
+			if n, _ := fmt.Sscanf(line, "@@ -%d,%d", &first, &count); n == 1 || count > 0 {
+				first-- // an empty range has the number of the line before it
+			}
+			out, at = append(out, from[at:first]...), first
+			continue
+		}
+		if mark != '+' {
+			if from[at] != text {
+				t.Fatalf("line %d is %q, and %q in the difference", at, from[at], text)
+			}
+			at++
+		}
+		if mark != '-' {
+			out = append(out, text)
+		}
 	}
-	return max(common(a[1:], b), common(a, b[1:]))
+	return append(out, from[at:]...)
 }
