@@ -11,6 +11,7 @@ import (
 
 	"github.com/keelson-dev/keelson/clock"
 	"github.com/keelson-dev/keelson/internal/api/blockers"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/servertest"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
@@ -106,7 +107,7 @@ func TestNamespace(t *testing.T) {
 	const kept = "NamespaceContent | widgets.example.com | 1 | shop/a deleting example.com/clean (the field manager operator)" +
 		" | Left: 1 object of widgets.example.com, 1 of them with finalizers."
 	var b blockers.ObjectBlockers
-	apitest.Eventually(t, "only the widget is left", func() (bool, string) {
+	wait.Seen(t, "only the widget to be left", func() (bool, string) {
 		b = read(t, s.Client, shop)
 		text, _ := json.Marshal(b)
 		return len(b.Items) > 1 && strings.Contains(string(text), `"ContentRemaining`) || strings.Contains(string(text), "SomeFinalizersRemain"), string(text)
@@ -142,7 +143,7 @@ func TestDependents(t *testing.T) {
 	s.Do("POST", shop+"/secrets?fieldManager=tool", dependent("blocks", `,"blockOwnerDeletion":true`))
 	s.Create(shop+"/secrets", dependent("free", ""))
 	s.Do("DELETE", shop+"/configmaps/owner", foreground)
-	apitest.Await(t, "the deletion of the dependent", func() bool { return s.Metadata(shop+"/secrets/blocks").DeletionTimestamp != nil })
+	wait.Until(t, "the deletion of the dependent", func() bool { return s.Metadata(shop+"/secrets/blocks").DeletionTimestamp != nil })
 	b := read(t, s.Client, shop+"/configmaps/owner")
 	expect(t, b, nil, "Finalizer | foregroundDeletion | since 12:00 | owner the garbage collector | change kubernetes-admin//delete"+
 		" | The garbage collector removes it when no dependent with blockOwnerDeletion is left.",
@@ -283,7 +284,7 @@ func TestWebhooks(t *testing.T) {
 	s.Patch(shop+"/configmaps/a", `{"data":{"a":"c"}}`)
 	check(shop+"/configmaps/a", "the writes wait for it and then go on. The last error: ")
 	s.Do("DELETE", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/soft", "")
-	apitest.Eventually(t, "the webhook that was removed is forgotten", func() (bool, string) {
+	wait.Seen(t, "the removed webhook to be forgotten", func() (bool, string) {
 		items := read(t, s.Client, shop+"/configmaps/a").Items
 		return len(items) == 0, fmt.Sprint(items)
 	})
@@ -297,7 +298,7 @@ func TestNamespaceWithoutServers(t *testing.T) {
 	s.Create(shop+"/configmaps", `{"metadata":{"name":"a"}}`)
 	h.Configure(s.Client, "ValidatingWebhookConfiguration", "guard", "/guard", "")
 	s.Do("DELETE", shop, "")
-	apitest.Eventually(t, "the server and the webhook are seen to fail", func() (bool, string) {
+	wait.Seen(t, "failures of the server and of the webhook to be seen", func() (bool, string) {
 		b := read(t, s.Client, shop)
 		var text []string
 		for i := range b.Items {
@@ -337,7 +338,7 @@ func TestAccess(t *testing.T) {
 		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"viewer"}]}`)
 	viewer := s.As("viewer")
 	viewer.Served(shop + "/blockers")
-	apitest.Eventually(t, "the APIService is not available", func() (bool, string) {
+	wait.Seen(t, "the APIService to be unavailable", func() (bool, string) {
 		body := s.Get(shop + "/blockers")
 		return strings.Contains(body, "hidden-group"), body
 	})

@@ -17,8 +17,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/api/client/clienttest"
 	"github.com/keelson-dev/keelson/internal/api/discovery"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
 // find returns what keeps the namespace shop with 30 ConfigMaps, half of them with a finalizer, and a Secret.
@@ -153,7 +153,7 @@ func TestManyFinalizers(t *testing.T) {
 	}
 	s.Do("DELETE", shop, "")
 	var content *blockers.Blocker
-	apitest.Eventually(t, "the content is named", func() (bool, string) {
+	wait.Seen(t, "the content to be named", func() (bool, string) {
 		b, body = read(t, s.Client, shop), ""
 		for i := range b.Items {
 			if b.Items[i].Name == "configmaps" {

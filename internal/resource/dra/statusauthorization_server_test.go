@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/servertest"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
@@ -25,7 +26,7 @@ func TestStatusAuthorization(t *testing.T) {
 			resource+`"],"verbs":["`+verbs+`"]}]}`)
 		s.Create(group+"clusterrolebindings", `{"metadata":{"name":"`+user+`"},"roleRef":{"apiGroup":"rbac.authorization.k8s.io",
 			"kind":"ClusterRole","name":"`+user+`"},"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"`+user+`"}]}`)
-		apitest.Await(t, "permission of "+user, func() bool {
+		wait.Until(t, "permission of "+user, func() bool {
 			return s.As(user).Send(http.MethodPatch, claims+"/c/status", "{}").Status == http.StatusOK
 		})
 	}

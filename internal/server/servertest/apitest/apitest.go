@@ -16,18 +16,6 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
-// Await is wait.Until.
-func Await(t testing.TB, what string, happened func() bool) {
-	t.Helper()
-	wait.Until(t, what, happened)
-}
-
-// Eventually is wait.Seen.
-func Eventually(t testing.TB, what string, check func() (bool, string)) {
-	t.Helper()
-	wait.Seen(t, what, check)
-}
-
 // Answer is a response.
 type Answer struct {
 	Status int
