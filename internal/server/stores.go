@@ -124,8 +124,8 @@ func (s *stores) openEncryption(o encrypt.Options) (err error) {
 	return err
 }
 
-// choose is the only function that uses Storage.Backend after validation. Other code uses the optional interfaces of
-// the store.
+// choose finds what Storage.Backend names. Beside it only the default of the history and a fork look at the name; other code
+// uses the optional interfaces of the store.
 func (s *stores) choose() backend {
 	switch s.config.Storage.Backend {
 	case config.StorageEtcd:
