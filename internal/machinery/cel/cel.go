@@ -23,13 +23,15 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 	"k8s.io/apiserver/pkg/cel/library"
 	"k8s.io/apiserver/pkg/cel/mutation"
+
+	"github.com/keelson-dev/keelson/internal/machinery/release"
 )
 
 // environments returns the environments without variables; the first call makes them.
 // The environment of new expressions knows only what the release before the served one
 // knows as well, so that a stored expression survives a rollback.
 func environments() *environment.EnvSet {
-	return environment.MustBaseEnvSet(version.MajorMinor(1, 36))
+	return environment.MustBaseEnvSet(version.MajorMinor(1, release.Newest-1))
 }
 
 // An Origin is the source of an expression. It decides which functions and variables the expression may use.
