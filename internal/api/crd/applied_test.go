@@ -7,7 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
 const asApply = "application/apply-patch+yaml"
@@ -115,13 +116,9 @@ func TestEstablishedIsServed(t *testing.T) {
 	for i := range 50 {
 		group := fmt.Sprintf("e%d.example.com", i)
 		w.must(201, "POST", definitions, asJSON, definition(group, versionOf("v1", "true", "size")))
-		for deadline := time.Now().Add(20 * time.Second); !strings.Contains(
-			w.must(200, "GET", definitions+"/widgets."+group, "", "").text, `"type":"Established"`,
-		); {
-			if time.Now().After(deadline) {
-				t.Fatalf("%s is not established", group)
-			}
-		}
+		wait.Until(t, group+" to be established", func() bool {
+			return strings.Contains(w.must(200, "GET", definitions+"/widgets."+group, "", "").text, `"type":"Established"`)
+		})
 		w.must(200, "GET", "/apis/"+group+"/v1/widgets", "", "")
 	}
 }
@@ -169,26 +166,17 @@ func TestManagersOfVersionsThatAreGone(t *testing.T) {
 		apply(200, "", name) // both versions declare what the object has, and it is stored as v2 now
 	}
 	change(version("v1", "false", "false", "") + "," + version("v2", "true", "true", extra))
-	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(w.get(v2+"/a").text, `"extra"`); {
-		if time.Now().After(deadline) {
-			t.Fatal("the default of the new definition does not appear")
-		}
-	}
+	wait.Until(t, "the default of the new definition", func() bool { return strings.Contains(w.get(v2+"/a").text, `"extra"`) })
 	apply(500, ".spec.extra: field not declared in schema", "b")
 	keepsManagers("b")
 
 	w.must(200, "PATCH", definitions+"/widgets."+group+"/status", asMerge, `{"status":{"storedVersions":["v2"]}}`)
 	change(version("v2", "true", "true", extra))
 	const old = `"manager":"old","operation":"Apply"`
-	for deadline := time.Now().Add(20 * time.Second); ; {
+	wait.Seen(t, "the definition without v1 to take effect", func() (bool, string) {
 		a := w.do("PATCH", v2+"/c?fieldManager=new", asApply, widget(group, "v2", "c", `{"color":"red"}`))
-		if !strings.Contains(a.text, old) && strings.Contains(a.text, `"manager":"new","operation":"Apply"`) {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the definition without v1 does not take effect: %s", a.text)
-		}
-	}
+		return !strings.Contains(a.text, old) && strings.Contains(a.text, `"manager":"new","operation":"Apply"`), a.text
+	})
 	a := w.must(200, "PATCH", v2+"/b?fieldManager=new", asMerge, `{"metadata":{"labels":{"a":"c"}}}`)
 	if strings.Contains(a.text, old) || !strings.Contains(a.text, `"manager":"new","operation":"Apply"`) ||
 		!strings.Contains(a.text, `"manager":"new","operation":"Update"`) {

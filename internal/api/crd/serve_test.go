@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,6 +31,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/api/write"
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource"
 	"github.com/keelson-dev/keelson/internal/storage"
@@ -256,17 +258,12 @@ func (w *world) must(want int, method, path, contentType, body string) answer {
 // await repeats the request until the response has the status.
 func (w *world) await(want int, path string) answer {
 	w.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for {
-		a := w.get(path)
-		if a.code == want {
-			return a
-		}
-		if time.Now().After(deadline) {
-			w.t.Fatalf("%s: %d, want %d: %s", path, a.code, want, a.text)
-		}
-		time.Sleep(time.Millisecond)
-	}
+	var a answer
+	wait.Seen(w.t, fmt.Sprintf("the status %d of %s", want, path), func() (bool, string) {
+		a = w.get(path)
+		return a.code == want, fmt.Sprintf("%d %.1000s", a.code, a.text)
+	})
+	return a
 }
 
 const (
@@ -734,17 +731,10 @@ func TestReadsFollowTheSchema(t *testing.T) {
 	schema := `{"spec":{"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object","properties":{
 		"spec":{"type":"object","properties":{"size":{"type":"integer"},"shape":{"type":"string","default":"round"}}}}}}}]}}`
 	w.must(200, "PATCH", definitions+"/widgets."+group, asMerge, schema)
-	deadline := time.Now().Add(20 * time.Second)
-	for {
+	wait.Seen(t, "a spec as the schema is now", func() (bool, string) {
 		spec := w.must(200, "GET", path+"/a", "", "").body["spec"].(map[string]any)
-		if spec["shape"] == "round" && spec["color"] == nil && spec["size"] == 1.0 {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("spec %v: not as the schema is now", spec)
-		}
-		time.Sleep(time.Millisecond)
-	}
+		return spec["shape"] == "round" && spec["color"] == nil && spec["size"] == 1.0, fmt.Sprint(spec)
+	})
 	// Reads do not change what is stored.
 	e, _, err := w.store.Get(t.Context(), "/registry/"+group+"/widgets/x/a", 0)
 	if err != nil {
@@ -827,20 +817,14 @@ func TestConditionsTakenAway(t *testing.T) {
 
 func (w *world) awaitCondition(name, kind, reason string) {
 	w.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for {
+	wait.Seen(w.t, fmt.Sprintf("the condition %s of %s with reason %s", kind, name, reason), func() (bool, string) {
 		a := w.must(200, "GET", definitions+"/"+name, "", "")
 		list, _, _ := unstructured.NestedSlice(a.body, "status", "conditions")
-		for _, c := range list {
-			if c := c.(map[string]any); c["type"] == kind && c["reason"] == reason {
-				return
-			}
-		}
-		if time.Now().After(deadline) {
-			w.t.Fatalf("%s has no condition %s with reason %s: %v", name, kind, reason, list)
-		}
-		time.Sleep(time.Millisecond)
-	}
+		return slices.ContainsFunc(list, func(c any) bool {
+			condition := c.(map[string]any)
+			return condition["type"] == kind && condition["reason"] == reason
+		}), fmt.Sprint(list)
+	})
 }
 
 // TestWatchEndsWithTheSchema checks that watches end when the definition changes, because their events would follow
@@ -1000,16 +984,10 @@ func TestDeletedDefinitionIsForgotten(t *testing.T) {
 		t.Fatal("a definition is forgotten that is there")
 	}
 	w.must(200, "DELETE", definitions+"/"+name, "", "")
-	deadline := time.Now().Add(20 * time.Second)
-	for {
-		if _, ok := w.forgotten.Load(name); ok {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("a definition that is gone was not forgotten in 20 s")
-		}
-		time.Sleep(time.Millisecond)
-	}
+	wait.Until(t, "a definition that is gone to be forgotten", func() bool {
+		_, ok := w.forgotten.Load(name)
+		return ok
+	})
 }
 
 // TestWatchBeforeTheDefinition watches a custom resource from a revision before its definition was created, which is

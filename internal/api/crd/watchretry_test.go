@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
 // watchNames opens a watch and returns a channel of its events, as their type and the name of the object, or the code of an
@@ -51,15 +53,11 @@ func (w *world) watchNames(path string) <-chan string {
 func next(t *testing.T, events <-chan string, n int) (out []string) {
 	t.Helper()
 	for len(out) < n {
-		select {
-		case e, ok := <-events:
-			if !ok {
-				return append(out, "the end")
-			}
-			out = append(out, e)
-		case <-time.After(20 * time.Second):
-			t.Fatalf("%d of %d events came: %v", len(out), n, out)
+		e := wait.Receive(t, fmt.Sprintf("event %d of %d after %v", len(out)+1, n, out), events)
+		if e == "" { // the channel is closed
+			return append(out, "the end")
 		}
+		out = append(out, e)
 	}
 	return out
 }
@@ -92,11 +90,7 @@ func TestWatchesAwaitTheWebhook(t *testing.T) {
 		t.Errorf("a watch with initial events: %v, want %v", got, want)
 	}
 	tried := w.calls.Load()
-	for deadline := time.Now().Add(20 * time.Second); w.calls.Load() < tried+4; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("the watches do not try again: %d calls", w.calls.Load()-tried)
-		}
-	}
+	wait.Until(t, "the watches to try again", func() bool { return w.calls.Load() >= tried+4 })
 	w.broken.Store(false)
 	w.must(201, "POST", v1, asJSON, widget(group, "v1", "d", `{"size":1}`))
 	want := []string{"ADDED c", "MODIFIED a", "DELETED b", "ADDED d"}
