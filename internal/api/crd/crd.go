@@ -74,7 +74,7 @@ type Server struct {
 	o           Options
 	definitions *registry.Resource
 	caches      *caches
-	ownTime     time.Duration // less than the constant in tests
+	catchUpTime time.Duration // less than the constant in tests
 	// served maps a group and resource to the *definition that serves it.
 	served sync.Map // schema.GroupResource -> *definition
 
@@ -105,7 +105,7 @@ func New(o Options) *Server {
 	}
 	o.Activity.Starting()
 	return &Server{
-		o: o, definitions: o.Registry.Resource(resource), caches: &caches{schemas: structuralschema.NewCache()}, ownTime: ownTime,
+		o: o, definitions: o.Registry.Resource(resource), caches: &caches{schemas: structuralschema.NewCache()}, catchUpTime: catchUpTime,
 		byName: map[string]*definition{}, namesByGroup: map[string]*groupNames{},
 		deletingObjects: map[types.UID]bool{}, work: newWork(o.Activity), ready: make(chan struct{}),
 	}
@@ -319,17 +319,14 @@ func (s *Server) Serves(info *request.Info) bool {
 	return d != nil && d.servesRequest(info)
 }
 
-// catchUpTime is the longest time that a request for a resource that is not known yet waits for changes of definitions.
-const catchUpTime = time.Second
-
-// ownTime is the longest time that a request waits for changes that this process has acknowledged. It is long enough for
-// a machine that does many other things, and ends before most clients do.
-const ownTime = 10 * time.Second
+// catchUpTime is the longest time that a request waits until the server has processed changes of definitions. A busy
+// machine may need some of it, and most clients wait longer.
+const catchUpTime = 10 * time.Second
 
 // catchUp waits until the server has processed the state of a definition that the cache already returns to readers.
 // So a client that has read that a definition is established can use its resource at once.
 func (s *Server) catchUp(info *request.Info) {
-	ctx, cancel := context.WithTimeout(context.Background(), catchUpTime)
+	ctx, cancel := context.WithTimeout(context.Background(), s.catchUpTime)
 	defer cancel()
 	f := s.follower.Load()
 	if f == nil {
@@ -365,16 +362,18 @@ func (s *Server) find(info *request.Info) *definition {
 
 // syncOwn waits until the server has processed every change of a definition that this process has acknowledged. So a
 // change holds for every later request: nothing is stored any more in a version that was the storage version before.
-// After ownTime it fails with a ServerTimeout error, and the request must not go on.
+// After catchUpTime it fails with a ServerTimeout error, and the request must not go on.
 func (s *Server) syncOwn(ctx context.Context, gr schema.GroupResource, verb string) error {
 	f := s.follower.Load()
 	if f == nil || f.HasOwn() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.ownTime)
+	limited, cancel := context.WithTimeout(ctx, s.catchUpTime)
 	defer cancel()
-	if err := f.SyncOwn(ctx); err != nil {
-		s.o.Log.Warn("custom resource definitions are behind what was written", "resource", gr, "error", err)
+	if err := f.SyncOwn(limited); err != nil {
+		if ctx.Err() == nil { // else the client has left
+			s.o.Log.Warn("custom resource definitions are behind what was written", "resource", gr, "error", err)
+		}
 		return kerrors.NewServerTimeout(gr, verb, 1)
 	}
 	return nil

@@ -2,5 +2,5 @@ package crd
 
 import "time"
 
-// SetOwnTime sets how long requests wait for changes that this process has acknowledged. No request may run.
-func SetOwnTime(s *Server, d time.Duration) { s.ownTime = d }
+// SetCatchUpTime sets how long requests wait for changes of definitions. No request may run.
+func SetCatchUpTime(s *Server, d time.Duration) { s.catchUpTime = d }

@@ -50,7 +50,8 @@ type world struct {
 	resources *directory.Directory
 	// forgotten has the names that Options.Forget was called with.
 	forgotten sync.Map
-	// behind holds the server when it is told of a definition that was removed, while it is set.
+	// behind is held by a test that stops the server from processing changes of definitions: the server needs it when a
+	// definition was removed.
 	behind sync.Mutex
 	// conversions counts the objects that the converter has converted. broken makes the converter fail.
 	conversions atomic.Int64
@@ -703,7 +704,7 @@ func TestNoRequestByAnOldDefinition(t *testing.T) {
 	w.must(201, "POST", definitions, asJSON, definition("p.example.com", versionOf("v1", "true", "size")))
 	const path = "/apis/" + group + "/v1/namespaces/x/widgets"
 	w.await(200, path)
-	crd.SetOwnTime(w.custom, 10*time.Millisecond)
+	crd.SetCatchUpTime(w.custom, 10*time.Millisecond)
 	w.behind.Lock()
 	release := sync.OnceFunc(w.behind.Unlock)
 	t.Cleanup(release)
@@ -714,7 +715,7 @@ func TestNoRequestByAnOldDefinition(t *testing.T) {
 		"round":{"type":"integer","default":7}}}}}}}]}}`)
 	w.must(500, "POST", path, asJSON, widget(group, "v1", "a", `{}`))
 	release()
-	crd.SetOwnTime(w.custom, time.Minute)
+	crd.SetCatchUpTime(w.custom, time.Minute)
 	made := w.must(201, "POST", path, asJSON, widget(group, "v1", "a", `{}`))
 	if got := made.body["spec"].(map[string]any)["round"]; got != 7.0 {
 		t.Errorf("the default is %v, want 7", got)
