@@ -1,5 +1,5 @@
 // Package features parses --feature-gates. It knows all gates of kube-apiserver, so that command lines for
-// kube-apiserver are accepted. Those of what the server implements have an effect; it warns of the others.
+// kube-apiserver are accepted. A gate has an effect if the server implements what it switches; the server warns of the others.
 package features
 
 import (

@@ -2,8 +2,7 @@
 // after Limit the test fails with what it waited for. The functions end the test as Fatal does, so only the goroutine of
 // the test may call them.
 //
-// In a bubble of testing/synctest the time is that of the bubble: a wait takes none of the real time, and one in vain
-// fails at once.
+// A wait in a bubble of testing/synctest uses the clock of the bubble: it takes no real time, even if it fails.
 package wait
 
 import (
