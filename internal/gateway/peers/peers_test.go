@@ -33,9 +33,6 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// patience is how long a test waits for something that must happen.
-const patience = 30 * time.Second
-
 // world is a Peers with servers that the test controls.
 type world struct {
 	t     *testing.T

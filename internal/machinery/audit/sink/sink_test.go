@@ -104,7 +104,7 @@ func TestBatchesWaitNoLongerThanTheirTime(t *testing.T) {
 		if got := b.ids(); got != "" {
 			t.Errorf("%s was sent before its time", got)
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if got := b.ids(); got != "a" {
 			t.Errorf("after %v, %q was sent", longest, got)
