@@ -2,13 +2,13 @@ package write
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/keelson-dev/keelson/internal/access/admission"
@@ -38,21 +38,18 @@ type attempt struct {
 	obj registry.Object
 	// kept is obj as it was before "complete", for another attempt.
 	kept      registry.Object
-	generates bool // the name is to be generated
-	tries     int  // names that were taken
-	deletion  deletion
+	generates bool   // the name is to be generated
+	tries     int    // names that were taken
+	effect    effect // of a Delete
 	// marked is set when a deletion has stored the mark of the object (removeMarked) and is about to remove it.
 	marked registry.Result
 
 	sideWrites registry.SideWrites
-	approved   *admission.Attributes    // what validating admission has approved; nil if it was not asked
-	charges    []*admission.Charge      // what admission charges; their Done has to be called
+	approved   *admission.Attributes // what validating admission has approved; nil if it was not asked
+	charges    charges
 	conflicts  []*storage.ConflictError // failed side writes of earlier attempts
 	result     Result
 }
-
-// strategy returns the functions of the object's kind for the steps.
-func (a *attempt) strategy() *registry.UntypedStrategy { return &a.Target.Kind.Strategy }
 
 // creates reports whether the write creates an object.
 func (a *attempt) creates() bool {
@@ -65,21 +62,6 @@ func (a *attempt) old() registry.Object {
 		return nil
 	}
 	return a.current.old
-}
-
-// takesNew refuses new objects of a resource whose definition is being deleted. insert decides; this spares the steps
-// before it.
-func (a *attempt) takesNew(name string) error {
-	if !a.Target.Creates.IsClosed() {
-		return nil
-	}
-	return a.terminating(name)
-}
-
-func (a *attempt) terminating(name string) error {
-	return kerrors.NewForbidden(
-		a.Target.GroupResource(), name, errors.New("create not allowed while custom resource definition is terminating"),
-	)
 }
 
 // read finds the current object.
@@ -132,7 +114,7 @@ func (a *attempt) make(ctx context.Context) (err error) {
 // place puts a new object in the namespace of the request, and removes fields that a client cannot set.
 func (a *attempt) place(context.Context) error {
 	if a.verb == Create {
-		if err := a.takesNew(a.obj.GetName()); err != nil {
+		if err := takesNew(a.Target, a.obj.GetName()); err != nil {
 			return err
 		}
 	}
@@ -170,7 +152,7 @@ func (a *attempt) recordManager(ctx context.Context) error {
 			return err
 		}
 	}
-	canonicalize := a.strategy().Canonicalize
+	canonicalize := a.Target.Kind.Strategy.Canonicalize
 	if a.verb == Post || canonicalize == nil || a.Target.Version.ToStorage != nil {
 		a.obj = m.Update(ctx, live, a.obj, a.Options.FieldManager, a.p.Now())
 		return nil
@@ -208,14 +190,6 @@ func (a *attempt) mutate(ctx context.Context) error {
 	return err
 }
 
-// shown returns an object in the form for admission.
-func (a *attempt) shown(obj registry.Object) registry.Object {
-	if a.View == nil || obj == nil {
-		return obj
-	}
-	return a.View(obj)
-}
-
 // merge makes the new object of a Scale.
 func (a *attempt) merge(ctx context.Context) (err error) {
 	a.obj, err = a.Merge(ctx, a.current, a.obj)
@@ -227,7 +201,7 @@ func (a *attempt) complete(context.Context) error {
 	if a.creates() {
 		return a.completeNew()
 	}
-	return a.checkNamespace()
+	return inNamespace(a.Target.Kind, a.obj, a.Namespace)
 }
 
 func (a *attempt) completeNew() error {
@@ -240,7 +214,7 @@ func (a *attempt) completeNew() error {
 		// Only admission can have changed it. kube-apiserver stores an object under the key of another name.
 		return kerrors.NewBadRequest(fmt.Sprintf("the name of the object (%s) does not match the name on the URL (%s)", obj.GetName(), a.Name))
 	}
-	if err := a.checkNamespace(); err != nil {
+	if err := inNamespace(a.Target.Kind, a.obj, a.Namespace); err != nil {
 		return err
 	}
 	wipeServerFields(obj)
@@ -266,13 +240,13 @@ func (a *attempt) allocate(ctx context.Context) (err error) {
 
 // normalize changes a valid object to the form in which it is stored, and sends the warnings of its kind.
 func (a *attempt) normalize(ctx context.Context) error {
-	if canonicalize := a.strategy().Canonicalize; canonicalize != nil {
+	if canonicalize := a.Target.Kind.Strategy.Canonicalize; canonicalize != nil {
 		canonicalize(a.obj)
 	}
 	if a.verb == Amend {
 		return nil
 	}
-	for _, text := range a.warnings() {
+	for _, text := range a.change().warnings() {
 		request.Warn(ctx, text)
 	}
 	if !a.creates() {
@@ -281,26 +255,14 @@ func (a *attempt) normalize(ctx context.Context) error {
 	return nil
 }
 
-// warnings returns the warnings of the kind about the object.
-func (a *attempt) warnings() []string {
-	s := a.strategy()
-	switch {
-	case s.Warn != nil && (a.Subresource == nil || a.verb == Scale):
-		return s.Warn(a.obj, a.old())
-	case s.WarnStatus != nil && a.Subresource != nil && a.Subresource.Status:
-		return s.WarnStatus(a.obj)
-	}
-	return nil
-}
-
 // admit calls validating admission for the object that is going to be stored. An update that creates a missing object
 // needs the permission to create it.
 func (a *attempt) admit(ctx context.Context) error {
 	if a.creates() && a.verb != Create {
-		if err := a.takesNew(a.obj.GetName()); err != nil {
+		if err := takesNew(a.Target, a.obj.GetName()); err != nil {
 			return err
 		}
-		if err := a.mayCreate(ctx); err != nil {
+		if err := a.p.mayCreate(ctx, a.Target.GVR, a.Namespace, a.Name); err != nil {
 			return err
 		}
 	}
@@ -321,25 +283,24 @@ func (a *attempt) askAdmission(ctx context.Context, obj, old registry.Object) er
 
 // mayCreate returns an error if the user of a PUT or PATCH of a missing object may not create it. The server itself may;
 // its writes have no user.
-func (a *attempt) mayCreate(ctx context.Context) error {
+func (p *Pipeline) mayCreate(ctx context.Context, gvr schema.GroupVersionResource, namespace, name string) error {
 	user := request.UserFrom(ctx)
-	if a.p.Authorizer == nil || user == nil {
+	if p.Authorizer == nil || user == nil {
 		return nil
 	}
-	gvr := a.Target.GVR
 	create := &request.Info{
 		Verb: "create", Group: gvr.Group, Version: gvr.Version, Resource: gvr.Resource, AsksResource: true,
-		Namespace: a.Namespace, Name: a.Name,
+		Namespace: namespace, Name: name,
 	}
 	if sent := request.InfoFrom(ctx); sent != nil {
 		create.Path = sent.Path
 	}
-	return authz.Check(ctx, a.p.Authorizer, authz.Attributes{User: user, Info: create})
+	return authz.Check(ctx, p.Authorizer, authz.Attributes{User: user, Info: create})
 }
 
 // commit stores the object, or removes it.
 func (a *attempt) commit(ctx context.Context) (err error) {
-	how := registry.Commit{DryRun: a.Options.DryRun, SideWrites: a.allSideWrites(), Manager: a.Options.FieldManager}
+	how := registry.Commit{DryRun: a.Options.DryRun, SideWrites: a.charges.with(a.sideWrites, a.Target.Resource.Store()), Manager: a.Options.FieldManager}
 	switch {
 	case a.verb == Delete:
 		a.result.Result, err = a.commitDeletion(ctx)
@@ -350,7 +311,7 @@ func (a *attempt) commit(ctx context.Context) (err error) {
 		}
 		a.result.Result, err = a.insert(ctx, how)
 		a.result.Created = a.verb != Create
-	case a.verb != Amend && a.deletableNow(a.obj):
+	case a.verb != Amend && deletableNow(a.Target.Kind, a.obj):
 		a.result.Result, err = a.removeAfterUpdate(ctx)
 	default:
 		a.result.Result, err = a.Target.Resource.Writer.Replace(ctx, a.found, a.obj, how)
@@ -362,7 +323,7 @@ func (a *attempt) commit(ctx context.Context) (err error) {
 // definition waits for it.
 func (a *attempt) insert(ctx context.Context, how registry.Commit) (registry.Result, error) {
 	if !a.Target.Creates.Enter() {
-		return registry.Result{}, a.terminating(a.obj.GetName())
+		return registry.Result{}, terminating(a.Target, a.obj.GetName())
 	}
 	defer a.Target.Creates.Leave()
 	return a.Target.Resource.Writer.Insert(ctx, a.obj, how)
@@ -374,17 +335,5 @@ func (a *attempt) act(ctx context.Context) (err error) {
 		Namespace: a.Namespace, Name: a.Name, Body: a.obj, DryRun: a.Options.DryRun, FieldManager: a.Options.FieldManager,
 		Admit: a.askAdmission,
 	})
-	return err
-}
-
-// alreadyExists returns the error of a create if the object exists; it mentions if the object is being deleted.
-func (a *attempt) alreadyExists(found *cache.Object) error {
-	err := kerrors.NewAlreadyExists(a.Target.GroupResource(), found.Name)
-	if a.obj.GetGenerateName() != "" { // also if the object came with a name
-		err = kerrors.NewGenerateNameConflict(a.Target.GroupResource(), found.Name, 1)
-	}
-	if obj, failed := a.Target.Resource.Decoder.DecodeStored(found); failed == nil && obj.GetDeletionTimestamp() != nil {
-		err.ErrStatus.Message = "object is being deleted: " + err.ErrStatus.Message
-	}
 	return err
 }

@@ -3,7 +3,9 @@ package write
 import (
 	"context"
 	"errors"
+	"slices"
 
+	"github.com/keelson-dev/keelson/internal/access/admission"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/storage"
 )
@@ -21,8 +23,27 @@ func (a *attempt) charge(ctx context.Context) (err error) {
 	if a.charges, err = a.admission.Charge(ctx, a.approved); err != nil || a.Options.DryRun {
 		return err
 	}
-	for _, c := range a.charges {
-		if c.Store == a.Target.Resource.Store() || len(c.Ops) == 0 {
+	return a.charges.commitElsewhere(ctx, a.Target.Resource.Store())
+}
+
+// endCharges reports the end of the attempt to admission. A write that changed nothing, or that removed the object
+// instead of changing it, has not written its charges.
+func (a *attempt) endCharges(err error) {
+	var revision int64
+	if o := a.result.Object; err == nil && !a.Options.DryRun && !a.result.Deleted && o != nil &&
+		(a.found == nil || o.Revision != a.found.Revision) {
+		revision = o.Revision
+	}
+	a.charges.end(revision)
+}
+
+// charges are what admission writes with an object. The Done of each has to be called.
+type charges []*admission.Charge
+
+// commitElsewhere commits those that belong to another store than the object's.
+func (cs charges) commitElsewhere(ctx context.Context, own storage.Store) error {
+	for _, c := range cs {
+		if c.Store == own || len(c.Ops) == 0 {
 			continue
 		}
 		revision, err := c.Store.Commit(ctx, storage.Txn{Conditions: c.Conditions, Ops: c.Ops})
@@ -40,11 +61,10 @@ func (a *attempt) charge(ctx context.Context) (err error) {
 	return nil
 }
 
-// allSideWrites returns all side writes for the transaction of the object.
-func (a *attempt) allSideWrites() registry.SideWrites {
-	all := a.sideWrites
-	for _, c := range a.charges {
-		if c.Store == a.Target.Resource.Store() {
+// with returns all side writes for the transaction of the object, which is in the store own.
+func (cs charges) with(all registry.SideWrites, own storage.Store) registry.SideWrites {
+	for _, c := range cs {
+		if c.Store == own {
 			all.Conditions = append(all.Conditions[:len(all.Conditions):len(all.Conditions)], c.Conditions...)
 			all.Ops = append(all.Ops[:len(all.Ops):len(all.Ops)], c.Ops...)
 		}
@@ -52,30 +72,16 @@ func (a *attempt) allSideWrites() registry.SideWrites {
 	return all
 }
 
-// charged reports whether a key belongs to the charges of this attempt.
-func (a *attempt) charged(key string) bool {
-	for _, c := range a.charges {
-		for i := range c.Conditions {
-			if c.Conditions[i].Key == key {
-				return true
-			}
-		}
-	}
-	return false
+// have reports whether a key belongs to the charges.
+func (cs charges) have(key string) bool {
+	return slices.ContainsFunc(cs, func(c *admission.Charge) bool {
+		return slices.ContainsFunc(c.Conditions, func(condition storage.Condition) bool { return condition.Key == key })
+	})
 }
 
-// endCharges reports the end of the attempt to admission. A write that changed nothing, or that removed the object
-// instead of changing it, has not written its charges.
-func (a *attempt) endCharges(err error) {
-	if len(a.charges) == 0 {
-		return
-	}
-	var revision int64
-	if o := a.result.Object; err == nil && !a.Options.DryRun && !a.result.Deleted && o != nil &&
-		(a.found == nil || o.Revision != a.found.Revision) {
-		revision = o.Revision
-	}
-	for _, c := range a.charges {
+// end tells those who charge that the write is over. revision is 0 if nothing was written.
+func (cs charges) end(revision int64) {
+	for _, c := range cs {
 		if c.Done != nil {
 			c.Done(revision)
 			c.Done = nil

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/keelson-dev/keelson/internal/object/apierr"
+	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
 const optimisticLock = "the object has been modified; please apply your changes to the latest version and try again"
@@ -27,7 +28,7 @@ func (a *attempt) check(ctx context.Context) error {
 	case a.verb == Delete:
 		return a.checkDeletion(ctx)
 	}
-	return a.checkVersion()
+	return a.current.checkVersion(a.obj)
 }
 
 // identify refuses a write that names another UID than the current object has: the client means an object that was
@@ -46,24 +47,24 @@ func (a *attempt) identify(context.Context) error {
 	return a.uidMismatch(uid)
 }
 
-// checkVersion holds the resourceVersion that a client sent against the current one.
-func (a *attempt) checkVersion() error {
-	gr, current := a.Target.GroupResource(), a.found.Revision
-	rv := a.obj.GetResourceVersion()
+// checkVersion holds the resourceVersion that a client sent in obj against the current one.
+func (c *Current) checkVersion(obj registry.Object) error {
+	gr, current := c.target.GroupResource(), c.Object.Revision
+	rv := obj.GetResourceVersion()
 	version, err := strconv.ParseUint(rv, 10, 63)
 	switch {
 	case rv == "" || err == nil && version == 0:
-		if a.Target.Requests().UnconditionalUpdate {
-			a.obj.SetResourceVersion(strconv.FormatInt(current, 10))
+		if c.target.Requests().UnconditionalUpdate {
+			obj.SetResourceVersion(strconv.FormatInt(current, 10))
 			return nil
 		}
-		return kerrors.NewInvalid(schema.GroupKind{Group: gr.Group, Kind: gr.Resource}, a.Name, field.ErrorList{
+		return kerrors.NewInvalid(schema.GroupKind{Group: gr.Group, Kind: gr.Resource}, c.Object.Name, field.ErrorList{
 			field.Invalid(field.NewPath("metadata", "resourceVersion"), version, "must be specified for an update"),
 		})
 	case err != nil:
 		return apierr.New(http.StatusInternalServerError, "", err.Error())
 	case int64(version) != current:
-		return kerrors.NewConflict(gr, a.Name, errors.New(optimisticLock))
+		return kerrors.NewConflict(gr, c.Object.Name, errors.New(optimisticLock))
 	}
 	return nil
 }
@@ -86,9 +87,9 @@ func (a *attempt) uidMismatch(want types.UID) error {
 // checkDeletion compares the preconditions of DeleteOptions with the current object, and calls the check of the kind.
 func (a *attempt) checkDeletion(ctx context.Context) error {
 	if p := a.Options.Delete.Preconditions; p != nil {
-		check := a.checkDeletePreconditions
+		check := a.current.checkPreconditions
 		if a.Target.Kind.Deletion.Started != nil {
-			check = a.checkPreconditionsFirst
+			check = a.current.checkPreconditionsFirst
 		}
 		if err := check(p); err != nil {
 			return err
@@ -100,10 +101,11 @@ func (a *attempt) checkDeletion(ctx context.Context) error {
 	return nil
 }
 
-func (a *attempt) checkDeletePreconditions(p *metav1.Preconditions) error {
+// checkPreconditions compares the preconditions of a deletion with the object.
+func (c *Current) checkPreconditions(p *metav1.Preconditions) error {
 	// kube-apiserver names the kind where a resource belongs.
-	kind := schema.GroupResource{Group: a.Target.Kind.Group, Resource: a.Target.Kind.Name}
-	name, uid, version := a.found.Name, a.old().GetUID(), strconv.FormatInt(a.found.Revision, 10)
+	kind := schema.GroupResource{Group: c.target.Kind.Group, Resource: c.target.Kind.Name}
+	name, uid, version := c.Object.Name, c.old.GetUID(), strconv.FormatInt(c.Object.Revision, 10)
 	if p.UID != nil && *p.UID != uid {
 		return kerrors.NewConflict(kind, name, fmt.Errorf(
 			"the UID in the precondition (%s) does not match the UID in record (%s). The object might have been deleted and then recreated", *p.UID, uid))
@@ -115,21 +117,21 @@ func (a *attempt) checkDeletePreconditions(p *metav1.Preconditions) error {
 	return nil
 }
 
-// checkPreconditionsFirst is checkDeletePreconditions for the kinds with rules of their own for the begin of a deletion
+// checkPreconditionsFirst is checkPreconditions for the kinds with rules of their own for the begin of a deletion
 // (namespaces, definitions), with the messages of these rules.
-func (a *attempt) checkPreconditionsFirst(p *metav1.Preconditions) error {
+func (c *Current) checkPreconditionsFirst(p *metav1.Preconditions) error {
 	words := "precondition failed"
-	if a.Target.Kind.Group == "" { // of namespaces
+	if c.target.Kind.Group == "" { // of namespaces
 		words = "Precondition failed"
 	}
 	failed := func(what, want, have string) error {
-		return kerrors.NewConflict(a.Target.Kind.GroupResource(), a.found.Name, fmt.Errorf(
+		return kerrors.NewConflict(c.target.Kind.GroupResource(), c.Object.Name, fmt.Errorf(
 			"%[1]s: %[2]s in precondition: %[3]s, %[2]s in object meta: %[4]s", words, what, want, have))
 	}
-	if p.UID != nil && *p.UID != a.old().GetUID() {
-		return failed("UID", string(*p.UID), string(a.old().GetUID()))
+	if p.UID != nil && *p.UID != c.old.GetUID() {
+		return failed("UID", string(*p.UID), string(c.old.GetUID()))
 	}
-	if have := strconv.FormatInt(a.found.Revision, 10); p.ResourceVersion != nil && *p.ResourceVersion != have {
+	if have := strconv.FormatInt(c.Object.Revision, 10); p.ResourceVersion != nil && *p.ResourceVersion != have {
 		return failed("ResourceVersion", *p.ResourceVersion, have)
 	}
 	return nil

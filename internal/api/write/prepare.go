@@ -13,41 +13,60 @@ import (
 // prepare prepares the object for validation: it restores parts that the request cannot set from the old object, and
 // applies the rules of the kind. For a deletion it decides what to do.
 func (a *attempt) prepare(ctx context.Context) error {
-	switch {
+	switch change := a.change(); {
 	case a.verb == Delete:
 		a.prepareDeletion()
 	case a.creates():
-		a.prepareNew(ctx)
+		change.prepareNew(ctx)
 	default:
-		a.prepareChange(ctx)
+		change.prepareUpdate(ctx)
 	}
 	return nil
 }
 
-func (a *attempt) prepareNew(ctx context.Context) {
-	removeDuplicateOwners(ctx, a.obj, "")
-	s := a.strategy()
+// A change is an object before and after a write, as the rules of its kind see it.
+type change struct {
+	target *registry.Served
+	sub    *registry.Subresource // nil is the object itself
+	amends bool                  // the write is an Amend
+	old    registry.Object       // in the storage version, shared; nil for a new object
+	obj    registry.Object       // in the storage version; the preparation changes it
+}
+
+// change returns what the write does to the object.
+func (a *attempt) change() change {
+	return change{target: a.Target, sub: a.Subresource, amends: a.verb == Amend, old: a.old(), obj: a.obj}
+}
+
+func (c change) strategy() *registry.UntypedStrategy { return &c.target.Kind.Strategy }
+
+// ofMain reports whether the write changes the object itself, also through its Scale.
+func (c change) ofMain() bool { return c.sub == nil || c.sub.Scale != nil }
+
+func (c change) prepareNew(ctx context.Context) {
+	removeDuplicateOwners(ctx, c.obj, "")
+	s := c.strategy()
 	if s.Status != nil && !s.StatusOnCreate {
-		clearPart(s.Status(a.obj))
+		clearPart(s.Status(c.obj))
 	}
 	if s.Generation != nil {
-		a.obj.SetGeneration(1)
+		c.obj.SetGeneration(1)
 	}
 	if s.PrepareCreate != nil {
-		s.PrepareCreate(ctx, a.obj)
+		s.PrepareCreate(ctx, c.obj)
 	}
 }
 
-func (a *attempt) prepareChange(ctx context.Context) {
-	obj, old, sub := a.obj, a.old(), a.Subresource
+func (c change) prepareUpdate(ctx context.Context) {
+	obj, old, sub := c.obj, c.old, c.sub
 	removeDuplicateOwners(ctx, obj, " after mutating admission happens")
 	obj.SetGeneration(old.GetGeneration())
 	switch {
-	case a.verb == Amend:
-	case sub == nil || sub.Scale != nil:
-		a.prepareMain()
+	case c.amends:
+	case c.ofMain():
+		c.prepareMain()
 	case sub.Status:
-		a.prepareStatus()
+		c.prepareStatus()
 	case sub.Update != nil && sub.Update.Prepare != nil:
 		// The managedFields are final; a part may begin with those of the old object.
 		owned := obj.GetManagedFields()
@@ -57,8 +76,8 @@ func (a *attempt) prepareChange(ctx context.Context) {
 	keepServerFields(obj, old)
 }
 
-func (a *attempt) prepareMain() {
-	s, obj, old := a.strategy(), a.obj, a.old()
+func (c change) prepareMain() {
+	s, obj, old := c.strategy(), c.obj, c.old
 	if s.Status != nil {
 		copyPart(s.Status(obj), s.Status(old))
 	}
@@ -70,8 +89,8 @@ func (a *attempt) prepareMain() {
 	}
 }
 
-func (a *attempt) prepareStatus() {
-	s, obj, old := a.strategy(), a.obj, a.old()
+func (c change) prepareStatus() {
+	s, obj, old := c.strategy(), c.obj, c.old
 	if s.Spec != nil {
 		copyPart(s.Spec(obj), s.Spec(old))
 	}
@@ -84,6 +103,18 @@ func (a *attempt) prepareStatus() {
 	if s.PrepareStatusUpdate != nil {
 		s.PrepareStatusUpdate(obj, old)
 	}
+}
+
+// warnings returns the warnings of the kind about the object.
+func (c change) warnings() []string {
+	s := c.strategy()
+	switch {
+	case s.Warn != nil && c.ofMain():
+		return s.Warn(c.obj, c.old)
+	case s.WarnStatus != nil && c.sub != nil && c.sub.Status:
+		return s.WarnStatus(c.obj)
+	}
+	return nil
 }
 
 // keepServerFields brings back what a client cannot change.
@@ -123,14 +154,14 @@ func generatedName(base string) string {
 	return base[:min(len(base), maxGenerated)] + utilrand.String(nameSuffix)
 }
 
-// checkNamespace puts the object in the namespace of the request. It fails if the object names another namespace.
-func (a *attempt) checkNamespace() error {
-	switch obj := a.obj; {
-	case !a.Target.Kind.Namespaced:
+// inNamespace puts an object in the namespace of the request. It fails if the object names another namespace.
+func inNamespace(kind *registry.Kind, obj registry.Object, namespace string) error {
+	switch {
+	case !kind.Namespaced:
 		obj.SetNamespace("")
-	case obj.GetNamespace() == a.Namespace:
+	case obj.GetNamespace() == namespace:
 	case obj.GetNamespace() == "":
-		obj.SetNamespace(a.Namespace)
+		obj.SetNamespace(namespace)
 	default:
 		return kerrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
 	}

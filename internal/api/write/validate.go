@@ -21,7 +21,7 @@ import (
 
 // validate checks the object by the rules of all objects and of its kind.
 func (a *attempt) validate(ctx context.Context) error {
-	errs := a.faults(ctx)
+	errs := rules{a.change(), a.p}.faults(ctx)
 	if len(errs) == 0 {
 		return nil
 	}
@@ -48,22 +48,28 @@ func onlyOnce(errs field.ErrorList) field.ErrorList {
 	})
 }
 
+// rules check a change by the rules of all objects and of its kind.
+type rules struct {
+	change
+	p *Pipeline // has the objects and the permissions that rules ask for
+}
+
 // faults returns all errors of the object.
-func (a *attempt) faults(ctx context.Context) field.ErrorList {
-	if a.creates() {
-		return a.faultsOfNew(ctx)
+func (r rules) faults(ctx context.Context) field.ErrorList {
+	if r.old == nil {
+		return r.faultsOfNew(ctx)
 	}
-	return a.faultsOfUpdate(ctx)
+	return r.faultsOfUpdate(ctx)
 }
 
 // faultsInNamespace returns the errors of the object in its namespace. old is nil for a create.
-func (a *attempt) faultsInNamespace(ctx context.Context, old registry.Object) field.ErrorList {
-	validate := a.strategy().ValidateNamespace
+func (r rules) faultsInNamespace(ctx context.Context, old registry.Object) field.ErrorList {
+	validate := r.strategy().ValidateNamespace
 	if validate == nil {
 		return nil
 	}
-	return validate(a.obj, old, func() (map[string]string, error) {
-		ns, err := a.p.Registry.Get(ctx, schema.GroupResource{Resource: "namespaces"}, "", a.obj.GetNamespace())
+	return validate(r.obj, old, func() (map[string]string, error) {
+		ns, err := r.p.Registry.Get(ctx, schema.GroupResource{Resource: "namespaces"}, "", r.obj.GetNamespace())
 		if err != nil {
 			return nil, err
 		}
@@ -72,64 +78,64 @@ func (a *attempt) faultsInNamespace(ctx context.Context, old registry.Object) fi
 }
 
 // faultsOfPermissions returns what the user may not change. The server itself may change everything; its writes have no user.
-func (a *attempt) faultsOfPermissions(ctx context.Context) field.ErrorList {
-	validate, user := a.strategy().ValidatePermissions, request.UserFrom(ctx)
-	if validate == nil || a.verb == Amend || a.p.Authorizer == nil || user == nil {
+func (r rules) faultsOfPermissions(ctx context.Context) field.ErrorList {
+	validate, user := r.strategy().ValidatePermissions, request.UserFrom(ctx)
+	if validate == nil || r.amends || r.p.Authorizer == nil || user == nil {
 		return nil
 	}
-	return validate(ctx, a.obj, a.old(), func(info *request.Info) error {
-		return authz.CheckPermission(ctx, a.p.Authorizer, authz.Attributes{User: user, Info: info})
+	return validate(ctx, r.obj, r.old, func(info *request.Info) error {
+		return authz.CheckPermission(ctx, r.p.Authorizer, authz.Attributes{User: user, Info: info})
 	})
 }
 
-func (a *attempt) faultsOfUpdate(ctx context.Context) field.ErrorList {
-	errs := a.validateMetaUpdate(a.obj, a.old())
-	errs = append(errs, a.faultsInNamespace(ctx, a.old())...)
-	errs = append(errs, a.faultsOfPermissions(ctx)...)
-	s, sub := a.strategy(), a.Subresource
+func (r rules) faultsOfUpdate(ctx context.Context) field.ErrorList {
+	errs := r.validateMetaUpdate(r.obj, r.old)
+	errs = append(errs, r.faultsInNamespace(ctx, r.old)...)
+	errs = append(errs, r.faultsOfPermissions(ctx)...)
+	s, sub := r.strategy(), r.sub
 	switch {
-	case a.verb == Amend:
-	case (sub == nil || sub.Scale != nil) && s.ValidateUpdate != nil:
-		errs = append(errs, s.ValidateUpdate(ctx, a.obj, a.old())...)
+	case r.amends:
+	case r.ofMain() && s.ValidateUpdate != nil:
+		errs = append(errs, s.ValidateUpdate(ctx, r.obj, r.old)...)
 	case sub != nil && sub.Status && s.ValidateStatusUpdate != nil:
-		errs = append(errs, s.ValidateStatusUpdate(ctx, a.obj, a.old())...)
+		errs = append(errs, s.ValidateStatusUpdate(ctx, r.obj, r.old)...)
 	case sub != nil && sub.Update != nil && sub.Update.Validate != nil:
-		errs = append(errs, sub.Update.Validate(a.obj, a.old())...)
+		errs = append(errs, sub.Update.Validate(r.obj, r.old)...)
 	}
 	return errs
 }
 
-func (a *attempt) faultsOfNew(ctx context.Context) field.ErrorList {
-	errs := a.faultsInNamespace(ctx, nil)
-	last := a.Target.Metadata().Last
-	if a.rightType(a.obj) && !last {
-		errs = append(errs, a.validateMeta(a.obj)...)
+func (r rules) faultsOfNew(ctx context.Context) field.ErrorList {
+	errs := r.faultsInNamespace(ctx, nil)
+	last := r.target.Metadata().Last
+	if r.rightType(r.obj) && !last {
+		errs = append(errs, r.validateMeta(r.obj)...)
 	}
-	if validate := a.strategy().ValidateCreate; validate != nil {
-		errs = append(errs, validate(ctx, a.obj, nil)...)
+	if validate := r.strategy().ValidateCreate; validate != nil {
+		errs = append(errs, validate(ctx, r.obj, nil)...)
 	}
 	if len(errs) == 0 && last {
-		errs = a.validateMeta(a.obj)
+		errs = r.validateMeta(r.obj)
 	}
 	if len(errs) == 0 {
-		errs = validatePathSegments(a.obj)
+		errs = validatePathSegments(r.obj)
 	}
 	return errs
 }
 
-func (a *attempt) validateMeta(obj registry.Object) field.ErrorList {
+func (r rules) validateMeta(obj registry.Object) field.ErrorList {
 	validate := validation.ValidateNameFunc(names.NameIsDNSSubdomain)
-	if own := a.Target.Metadata().ValidateName; own != nil {
+	if own := r.target.Metadata().ValidateName; own != nil {
 		validate = own
 	}
-	return a.validateMetaBy(validate, obj)
+	return r.validateMetaBy(validate, obj)
 }
 
 // validateMetaBy validates the metadata of an object with a rule for its name.
-func (a *attempt) validateMetaBy(validate validation.ValidateNameFunc, obj registry.Object) field.ErrorList {
+func (r rules) validateMetaBy(validate validation.ValidateNameFunc, obj registry.Object) field.ErrorList {
 	path := field.NewPath("metadata")
-	errs := validation.ValidateObjectMetaAccessor(metaOf(obj), a.Target.Kind.Namespaced, validate, path)
-	return append(errs, a.validateFinalizers(obj, path)...)
+	errs := validation.ValidateObjectMetaAccessor(metaOf(obj), r.target.Kind.Namespaced, validate, path)
+	return append(errs, r.validateFinalizers(obj, path)...)
 }
 
 // validatePathSegments checks that names can be a segment of a path, even if the kind allows others: they are part of
@@ -151,14 +157,14 @@ func validatePathSegments(obj registry.Object) field.ErrorList {
 }
 
 // rightType reports whether the object has the apiVersion and kind of its resource, which custom resources may lack.
-func (a *attempt) rightType(obj registry.Object) bool {
-	rightType := a.strategy().RightType
+func (r rules) rightType(obj registry.Object) bool {
+	rightType := r.strategy().RightType
 	return rightType == nil || rightType(obj)
 }
 
 // validateFinalizers wants a domain in the names that are not standard.
-func (a *attempt) validateFinalizers(obj registry.Object, path *field.Path) field.ErrorList {
-	if a.Target.Metadata().AnyFinalizer {
+func (r rules) validateFinalizers(obj registry.Object, path *field.Path) field.ErrorList {
+	if r.target.Metadata().AnyFinalizer {
 		return nil
 	}
 	return nonstandardFinalizers(obj, path)
@@ -186,28 +192,28 @@ var standardFinalizers = map[string]bool{
 
 // validateMetaUpdate checks the metadata of an update by the generic rules, and again by those that the kind's own
 // validation repeats.
-func (a *attempt) validateMetaUpdate(obj, old registry.Object) field.ErrorList {
+func (r rules) validateMetaUpdate(obj, old registry.Object) field.ErrorList {
 	path := field.NewPath("metadata")
 	meta := metaOf(obj)
-	errs := validation.ValidateObjectMetaAccessor(meta, a.Target.Kind.Namespaced, apipath.ValidatePathSegmentName, path)
+	errs := validation.ValidateObjectMetaAccessor(meta, r.target.Kind.Namespaced, apipath.ValidatePathSegmentName, path)
 	kept := validation.ValidateObjectMetaAccessorUpdate(meta, old, path)
 	errs = append(errs, kept...)
-	checks := a.Target.Metadata().OnUpdate
-	if sub := a.Subresource; sub != nil && (sub.Name == "status" || sub.Update != nil && sub.Update.StatusMeta) {
-		checks = a.Target.Metadata().OnStatusUpdate
+	checks := r.target.Metadata().OnUpdate
+	if sub := r.sub; sub != nil && (sub.Name == "status" || sub.Update != nil && sub.Update.StatusMeta) {
+		checks = r.target.Metadata().OnStatusUpdate
 	}
-	if checks == registry.MetaNothing || !a.rightType(obj) {
+	if checks == registry.MetaNothing || !r.rightType(obj) {
 		return errs
 	}
 	if checks == registry.MetaChanges || checks == registry.MetaWhole {
 		errs = append(errs, kept...)
-		errs = append(errs, a.validateFinalizers(obj, path)...)
+		errs = append(errs, r.validateFinalizers(obj, path)...)
 	}
 	switch checks {
 	case registry.MetaWhole, registry.MetaNew:
-		errs = append(errs, a.validateMeta(obj)...)
+		errs = append(errs, r.validateMeta(obj)...)
 	case registry.MetaNewUnnamed:
-		errs = append(errs, a.validateMetaBy(apipath.ValidatePathSegmentName, obj)...)
+		errs = append(errs, r.validateMetaBy(apipath.ValidatePathSegmentName, obj)...)
 	}
 	return errs
 }

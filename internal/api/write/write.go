@@ -143,6 +143,14 @@ type Request struct {
 	Before func() registry.Object
 }
 
+// shown returns an object in the form for admission.
+func (r *Request) shown(obj registry.Object) registry.Object {
+	if r.View == nil || obj == nil {
+		return obj
+	}
+	return r.View(obj)
+}
+
 // Result is the object as it was stored, and the response to a Post.
 type Result struct {
 	registry.Result
@@ -252,7 +260,7 @@ func (a *attempt) again(met *registry.Conflict) (int, error) {
 	switch {
 	case met.SideWrite != nil:
 		a.conflicts = append(a.conflicts, met.SideWrite)
-		if a.charged(met.SideWrite.Condition.Key) {
+		if a.charges.have(met.SideWrite.Condition.Key) {
 			return charging, nil
 		}
 		if a.verb == Delete {
@@ -271,7 +279,7 @@ func (a *attempt) again(met *registry.Conflict) (int, error) {
 	case a.verb == Create && met.Err != nil:
 		return 0, kerrors.NewAlreadyExists(a.Target.GroupResource(), a.obj.GetName())
 	case a.verb == Create:
-		return 0, a.alreadyExists(met.Found)
+		return 0, alreadyExists(a.Target, a.obj, met.Found)
 	}
 	a.found, a.looked = met.Found, true
 	return 0, met.Err

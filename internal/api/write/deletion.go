@@ -1,0 +1,206 @@
+package write
+
+import (
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/keelson-dev/keelson/internal/object/registry"
+)
+
+// A deletion decides what a DELETE does to an object of a kind.
+type deletion struct {
+	kind              *registry.Kind
+	options           *metav1.DeleteOptions
+	now               time.Time
+	ignorePropagation bool // there is no garbage collector
+}
+
+// An effect is what a DELETE does.
+type effect int
+
+const (
+	removeNow    effect = iota // nothing keeps the object
+	keep                       // the object was changed and stays for now
+	removeMarked               // the object was marked and goes at once
+	alreadyGoing               // nothing changes
+	pending                    // nothing changes: the grace period runs
+	beingEmptied               // nothing changes: others empty the object, and admission was asked when that began
+)
+
+// begin decides what a deletion does to obj, and does it to the object in memory.
+func (d deletion) begin(obj registry.Object) effect {
+	kind := &d.kind.Deletion
+	if kind.Started != nil && obj.GetDeletionTimestamp() == nil {
+		// Kinds that others empty first (namespaces) always stay at first.
+		if !kind.IgnoresPropagation {
+			d.setCollectorFinalizers(obj)
+		}
+		obj.SetDeletionTimestamp(d.after(0))
+		kind.Started(obj)
+		return keep
+	}
+	if obj.GetDeletionTimestamp() != nil && kind.Finalizing != nil && kind.Finalizing(obj) {
+		return beingEmptied
+	}
+	graceful, waits := d.beginGrace(obj)
+	if waits {
+		return pending
+	}
+	changed := d.setCollectorFinalizers(obj)
+	finalizing := len(obj.GetFinalizers()) > 0
+	if graceful {
+		if !finalizing && *obj.GetDeletionGracePeriodSeconds() == 0 {
+			return removeMarked
+		}
+		return keep
+	}
+	if finalizing {
+		if obj.GetDeletionTimestamp() != nil && !changed && obj.GetDeletionGracePeriodSeconds() != nil &&
+			*obj.GetDeletionGracePeriodSeconds() == 0 {
+			return alreadyGoing
+		}
+		d.mark(obj)
+		return keep
+	}
+	return removeNow
+}
+
+// mark sets the deletion timestamp of an object without a grace period.
+func (d deletion) mark(obj registry.Object) {
+	now := d.after(0)
+	if obj.GetDeletionTimestamp() == nil && obj.GetGeneration() > 0 {
+		obj.SetGeneration(obj.GetGeneration() + 1)
+	}
+	if t := obj.GetDeletionTimestamp(); t == nil || t.After(now.Time) {
+		obj.SetDeletionTimestamp(now)
+	}
+	obj.SetDeletionGracePeriodSeconds(new(int64(0)))
+}
+
+// after returns the time so many seconds after now, as objects store it.
+func (d deletion) after(seconds int64) *metav1.Time {
+	return new(metav1.Time{Time: d.now.Add(time.Duration(seconds) * time.Second)}.Rfc3339Copy())
+}
+
+// beginGrace starts or shortens a graceful deletion. graceful means that obj was changed and stays until its grace
+// period, which may be zero, ends; waits means that it stays unchanged.
+func (d deletion) beginGrace(obj registry.Object) (graceful, waits bool) {
+	graceOf, options := d.kind.Deletion.Grace, d.options
+	if graceOf == nil {
+		return false, false
+	}
+	if begun := obj.GetDeletionTimestamp(); begun != nil {
+		left := obj.GetDeletionGracePeriodSeconds()
+		if left == nil || *left == 0 {
+			return false, false
+		}
+		if options.GracePeriodSeconds == nil || *options.GracePeriodSeconds >= *left {
+			return false, true
+		}
+		seconds := max(*options.GracePeriodSeconds, 0)
+		if *options.GracePeriodSeconds < 0 {
+			seconds = 1
+		}
+		sooner := metav1.NewTime(begun.Add(time.Duration(seconds-*left) * time.Second))
+		obj.SetDeletionTimestamp(&sooner)
+		obj.SetDeletionGracePeriodSeconds(&seconds)
+		return true, false
+	}
+	seconds, ok := graceOf(obj, options)
+	if !ok {
+		return false, false
+	}
+	obj.SetDeletionTimestamp(d.after(seconds))
+	obj.SetDeletionGracePeriodSeconds(&seconds)
+	if obj.GetGeneration() > 0 {
+		obj.SetGeneration(obj.GetGeneration() + 1)
+	}
+	return true, false
+}
+
+// setCollectorFinalizers sets the garbage collector's finalizers as the propagation policy requires, and reports
+// whether that changed anything.
+func (d deletion) setCollectorFinalizers(obj registry.Object) bool {
+	if d.ignorePropagation {
+		return false
+	}
+	had := obj.GetFinalizers()
+	orphan, foreground := d.propagation(had)
+	var want []string
+	for _, f := range had {
+		if f != metav1.FinalizerOrphanDependents && f != metav1.FinalizerDeleteDependents {
+			want = append(want, f)
+		}
+	}
+	if orphan {
+		want = append(want, metav1.FinalizerOrphanDependents)
+	}
+	if foreground {
+		want = append(want, metav1.FinalizerDeleteDependents)
+	}
+	before, after := slices.Clone(had), slices.Clone(want)
+	slices.Sort(before)
+	slices.Sort(after)
+	if slices.Equal(before, after) {
+		return false
+	}
+	obj.SetFinalizers(want)
+	return true
+}
+
+// propagation decides between orphaning, foreground and (neither) background.
+func (d deletion) propagation(finalizers []string) (orphan, foreground bool) {
+	if o := d.options.OrphanDependents; o != nil { //nolint:staticcheck // deprecated, still served
+		return *o, false
+	}
+	if p := d.options.PropagationPolicy; p != nil {
+		return *p == metav1.DeletePropagationOrphan, *p == metav1.DeletePropagationForeground
+	}
+	for _, f := range finalizers {
+		switch f {
+		case metav1.FinalizerOrphanDependents:
+			return true, false
+		case metav1.FinalizerDeleteDependents:
+			return false, true
+		}
+	}
+	return d.kind.Requests.DefaultOrphan, false
+}
+
+// effectiveOptions returns the options that admission sees, with what the kind makes of those of the request: the grace period that the
+// object gets, and of an object that others empty first its UID. The decisions of a later attempt do not depend on them. old is the object
+// before begin, obj after it.
+func (d deletion) effectiveOptions(old, obj registry.Object) *metav1.DeleteOptions {
+	options, kind := d.options, &d.kind.Deletion
+	grace, before := obj.GetDeletionGracePeriodSeconds(), old.GetDeletionGracePeriodSeconds()
+	switch g := options.GracePeriodSeconds; {
+	case kind.Started != nil && (options.Preconditions == nil || options.Preconditions.UID == nil):
+		options = options.DeepCopy()
+		if options.Preconditions == nil {
+			options.Preconditions = &metav1.Preconditions{}
+		}
+		options.Preconditions.UID = new(old.GetUID())
+	case kind.Started != nil:
+	case kind.Grace != nil && grace != nil && (before == nil || *before != *grace): // this deletion sets it
+		options = options.DeepCopy()
+		options.GracePeriodSeconds = grace
+	case g != nil && *g < 0: // also of kinds without a grace period
+		options = options.DeepCopy()
+		options.GracePeriodSeconds = new(int64(1))
+	}
+	return options
+}
+
+// deletableNow reports whether nothing keeps an object whose deletion has begun.
+func deletableNow(kind *registry.Kind, obj registry.Object) bool {
+	if obj.GetDeletionTimestamp() == nil || len(obj.GetFinalizers()) > 0 {
+		return false
+	}
+	if f := kind.Deletion.Finalizing; f != nil && f(obj) {
+		return false
+	}
+	grace := obj.GetDeletionGracePeriodSeconds()
+	return grace == nil || *grace == 0
+}
