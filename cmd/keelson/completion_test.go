@@ -92,7 +92,8 @@ func TestManPages(t *testing.T) {
 				t.Errorf("%s has nothing in the section %s", name, section)
 			}
 		}
-		if noMan != nil {
+		// The committed pages are these; so it is enough to look at them when they are written.
+		if noMan != nil || !*update {
 			continue
 		}
 		show := exec.Command(man, "--warnings", "-l", filepath.Join(dir, name))

@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -29,8 +30,15 @@ func main() {
 		<-signals
 		os.Exit(1) // at once, like kube-apiserver
 	}()
-	name, command, args := "keelson", newCommand, os.Args[1:]
-	switch base := strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"); base {
+	code := execute(ctx, filepath.Base(os.Args[0]), os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// execute runs the command that a program of that name is with args, and returns the exit code.
+func execute(ctx context.Context, program string, args []string, out, errOut io.Writer) int {
+	name, command := "keelson", newCommand
+	switch base := strings.TrimSuffix(program, ".exe"); base {
 	case kubeAPIServerName:
 		name, command = base, newKubeAPIServer
 	case etcdName:
@@ -40,27 +48,26 @@ func main() {
 	case kubectlCompleteName:
 		name, command, args = base, newKubectlPlugin, append([]string{cobra.ShellCompRequestCmd}, args...)
 	}
-	c := command(os.Stdout, os.Stderr)
+	c := command(out, errOut)
 	c.SetArgs(args)
 	executed, err := c.ExecuteContextC(ctx)
-	stop()
 	format := ""
 	if flag := executed.Flags().Lookup("log-format"); flag != nil {
 		format = flag.Value.String()
 	}
-	os.Exit(report(name, format, err))
+	return report(errOut, name, format, err)
 }
 
 // report prints an error of a program, in the format of its log, and returns the exit code.
-func report(program, logFormat string, err error) int {
+func report(to io.Writer, program, logFormat string, err error) int {
 	if err == nil {
 		return 0
 	}
 	message := plainMessage(config.CommandLine(err))
 	if logFormat == "json" {
-		slog.New(slog.NewJSONHandler(os.Stderr, nil)).Error(program+" ends with an error", "error", message)
+		slog.New(slog.NewJSONHandler(to, nil)).Error(program+" ends with an error", "error", message)
 	} else {
-		fmt.Fprintf(os.Stderr, "%s: %s\n", program, message)
+		fmt.Fprintf(to, "%s: %s\n", program, message)
 	}
 	return 1
 }
