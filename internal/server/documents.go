@@ -33,7 +33,7 @@ func (s *starting) openDocuments() (*openapi.Handler, error) {
 		version = r.String()
 	}
 	sources := []openapi.Source{s.api.custom.documents, s.api.aggregator}
-	if s.api.resources.Find(changes.GVR) != nil {
+	if r := s.api.resources.Find(changes.GVR); r != nil && !r.Hidden {
 		sources = append(sources, changes.Documents)
 	}
 	return openapi.New(openapi.Options{

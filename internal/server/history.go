@@ -2,7 +2,6 @@ package server
 
 import (
 	"cmp"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -128,22 +127,21 @@ func storedPrefixes() map[string]string {
 	return prefixes
 }
 
-// newChanges returns what serves the feed of changes, nil if the store keeps no history. Discovery and OpenAPI have it if
+// putChanges adds the feed of changes to the directory if the store keeps history. Discovery and OpenAPI have it if
 // --runtime-config names it: by default clients see there what they see of kube-apiserver.
-func (s *starting) newChanges() http.Handler {
+func (s *starting) putChanges() {
 	kept, ok := s.stores.main.(changes.Store)
 	if !ok {
 		if s.versions.Named(changes.GVR) {
 			s.log.Warn("the data is in a store that keeps no history: the version is not served", "version", changes.GVR.GroupVersion().String())
 		}
-		return nil
+		return
 	}
 	feed := changes.New(changes.Options{
 		Resources: s.api.resources, Registry: s.api.registry, Store: kept, Authorizer: s.authorization, Now: s.config.Testing.Clock.Now,
 		MinWatchTimeout: s.config.Requests.MinWatchTimeout,
 	})
-	if s.versions.Named(changes.GVR) {
-		s.api.resources.Put(changes.Listed(feed))
-	}
-	return feed
+	r := changes.Resource(feed)
+	r.Hidden = !s.versions.Named(changes.GVR)
+	s.api.resources.Put(r)
 }

@@ -13,7 +13,6 @@ import (
 	apiversion "k8s.io/apimachinery/pkg/version"
 
 	"github.com/keelson-dev/keelson/internal/access/auth/serviceaccount"
-	"github.com/keelson-dev/keelson/internal/api/changes"
 	"github.com/keelson-dev/keelson/internal/api/crd"
 	"github.com/keelson-dev/keelson/internal/api/directory"
 	"github.com/keelson-dev/keelson/internal/api/discovery"
@@ -39,7 +38,6 @@ type router struct {
 	peers         *peers.Peers // nil: requests are not forwarded to other servers on the same store
 	snapshots     http.Handler
 	pages         *zpages
-	changes       http.Handler              // nil: the store keeps no history
 	fairness      *flowcontrol.Controller   // nil: API priority and fairness is switched off
 	issuer        *serviceaccount.Discovery // nil: the issuer of tokens cannot be discovered
 	debug         debugRoutes
@@ -125,8 +123,6 @@ func (t *router) serveAPI(w http.ResponseWriter, r *http.Request) {
 		t.resources.ServeHTTP(w, r)
 	case info.Group == "":
 		apiresponse.NotFoundPage(w) // /apis//v1/...: the core group is not among the named ones
-	case t.changes != nil && changes.Serves(info):
-		t.changes.ServeHTTP(w, r)
 	default:
 		t.serveResource(w, r, info)
 	}

@@ -566,7 +566,7 @@ func (s *starting) startWork(ctx context.Context) error {
 }
 
 func (s *starting) buildHTTP() error {
-	feed := s.newChanges()
+	s.putChanges()
 	documents, err := s.openDocuments()
 	if err != nil {
 		return err
@@ -602,7 +602,7 @@ func (s *starting) buildHTTP() error {
 			discovery: s.api.discovery, openapi: documents,
 			resources: s.api.resources, custom: s.api.custom.Server, aggregator: s.api.aggregator,
 			peers:     s.api.peers,
-			snapshots: newSnapshots(s.stores.main, s.log), changes: feed,
+			snapshots: newSnapshots(s.stores.main, s.log),
 			pages: &zpages{
 				version: version.Of(s.gates.Release()), started: time.Now(), now: time.Now, flags: s.config.Diagnostics.Flags,
 				paths: zpagePaths(s.gates),

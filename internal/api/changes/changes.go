@@ -60,12 +60,7 @@ func New(o Options) *Handler {
 }
 
 // GVR is the resource that a Handler serves.
-var GVR = schema.GroupVersionResource{Group: history.Group, Version: history.Version, Resource: "changes"}
-
-// Serves reports whether a request is for the feed.
-func Serves(i *request.Info) bool {
-	return i.Group == GVR.Group && i.Version == GVR.Version && i.Resource == GVR.Resource
-}
+var GVR = schema.GroupVersionResource{Group: history.Group, Version: history.Version, Resource: request.ResourceChanges}
 
 // ServeHTTP implements http.Handler. The request was authorized to list or watch changes in the namespace.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {

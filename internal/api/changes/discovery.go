@@ -19,8 +19,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// Listed returns the resource for discovery.
-func Listed(h http.Handler) *directory.Resource {
+// Resource returns the entry of the feed in the directory.
+func Resource(h http.Handler) *directory.Resource {
 	return &directory.Resource{
 		GVR: GVR, Source: directory.BuiltIn, Handler: h,
 		Open: func(context.Context) (*registry.Served, func(), error) { return nil, nil, apierr.PathNotFound() }, // it is not stored

@@ -45,11 +45,13 @@ type Resource struct {
 	// Announced means that the version is in discovery and has an APIService, but requests for the resource are not
 	// served yet. Find does not return the resource.
 	Announced bool
+	// Hidden means that requests for the resource are served, but nothing lists it: it has no place in discovery and no APIService.
+	Hidden bool
 }
 
 // Directory lists the resources. Its methods may be called concurrently.
 type Directory struct {
-	served sync.Map // schema.GroupVersionResource -> *Resource, without the announced ones
+	served sync.Map // schema.GroupVersionResource -> *Resource, the hidden ones too, without the announced ones
 	// disabled are the built-in resources that only the server itself uses.
 	disabled sync.Map // schema.GroupVersionResource -> *Resource
 
@@ -93,7 +95,7 @@ func (d *Directory) FindOwn(gvr schema.GroupVersionResource) *Resource {
 func (d *Directory) Has(group, version, name string) bool {
 	resource, _, _ := strings.Cut(name, "/")
 	r := d.Find(schema.GroupVersionResource{Group: group, Version: version, Resource: resource})
-	if r == nil || r.Describe == nil {
+	if r == nil || r.Hidden || r.Describe == nil {
 		return false
 	}
 	return slices.ContainsFunc(r.Describe(), func(entry metav1.APIResource) bool { return entry.Name == name })
@@ -145,6 +147,13 @@ func (d *Directory) Resources(gv schema.GroupVersion) []*Resource {
 func (d *Directory) Put(r *Resource) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if old := d.Find(r.GVR); old != nil && old.Source < r.Source {
+		return
+	}
+	if r.Hidden {
+		d.served.Store(r.GVR, r)
+		return
+	}
 	versions := d.groups[r.GVR.Group]
 	if versions == nil {
 		versions = map[string]resources{}

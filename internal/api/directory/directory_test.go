@@ -50,6 +50,21 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// TestHidden: what is hidden is served, and is nowhere else. A custom resource does not replace it.
+func TestHidden(t *testing.T) {
+	d := New()
+	hidden := resource(v1, "widgets", BuiltIn)
+	hidden.Hidden = true
+	d.Put(hidden)
+	d.Put(resource(v1, "widgets", Custom))
+	if d.Find(hidden.GVR) != hidden {
+		t.Error("Find does not return a hidden resource")
+	}
+	if d.Has(v1.Group, v1.Version, "widgets") || len(d.GroupVersions()) > 0 || d.HasSource(v1.Group, BuiltIn) {
+		t.Error("a hidden resource is listed")
+	}
+}
+
 func TestHas(t *testing.T) {
 	d := New()
 	d.Put(resource(v1, "widgets", Custom))

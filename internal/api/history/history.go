@@ -7,12 +7,14 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
 
 // The types of this package are those of a group and version.
 const (
-	Group      = "history.keelson.dev"
-	Version    = "v1alpha1"
+	Group      = request.HiddenGroup
+	Version    = request.HiddenVersion
 	APIVersion = Group + "/" + Version
 )
 

@@ -53,7 +53,7 @@ func (b *CustomResource) verb(info *request.Info) (verbFunc, error) {
 		return nil, kerrors.NewMethodNotSupported(b.s.gr, info.Verb)
 	}
 	sub := b.s.Kind.Subresource(info.Subresource)
-	switch verb := b.s.undiscoveredVerb(info); {
+	switch verb := b.s.hiddenVerb(info); {
 	case sub == nil && verb != nil:
 		return verb, nil
 	case sub == nil:

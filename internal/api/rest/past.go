@@ -38,7 +38,7 @@ func checkAsOf(r *http.Request, info *request.Info, s *served) error {
 	switch sub := s.Kind.Subresource(info.Subresource); {
 	case sub != nil && sub.Connect != nil:
 		return nil
-	case sub == nil && undiscovered[info.Subresource] != nil:
+	case sub == nil && request.FindHidden(info.Subresource) != nil:
 		return kerrors.NewBadRequest("asOf is for get and list, not for " + info.Subresource)
 	}
 	switch info.Verb {

@@ -20,7 +20,7 @@ import (
 // subresourceVerb finds what serves a request on a subresource.
 func (s *served) subresourceVerb(r *http.Request, info *request.Info) (verbFunc, error) {
 	sub := s.Kind.Subresource(info.Subresource)
-	if verb := s.undiscoveredVerb(info); sub == nil && verb != nil {
+	if verb := s.hiddenVerb(info); sub == nil && verb != nil {
 		return verb, nil
 	}
 	if sub == nil || info.Rest != "" && !takesPath(sub) {
@@ -129,16 +129,17 @@ func (s *served) subDecoder(sub *registry.Subresource, make func() registry.Obje
 	}
 }
 
-// undiscovered are the subresources that every stored object has. Discovery does not show them: they are not part of the API of
-// Kubernetes.
-var undiscovered = map[string]verbFunc{"history": (*Handler).history, "blockers": (*Handler).blockers}
+// hiddenVerbs serve the hidden subresources of package request.
+var hiddenVerbs = map[string]verbFunc{
+	request.SubresourceHistory: (*Handler).history, request.SubresourceBlockers: (*Handler).blockers,
+}
 
-// undiscoveredVerb returns what serves a request on one of the subresources that every stored object has, nil if it is for another one.
-func (s *served) undiscoveredVerb(info *request.Info) verbFunc {
+// hiddenVerb returns what serves a request on a hidden subresource, nil if it is for another one.
+func (s *served) hiddenVerb(info *request.Info) verbFunc {
 	if info.Verb != "get" || s.Resource.Virtual() {
 		return nil
 	}
-	return undiscovered[info.Subresource]
+	return hiddenVerbs[info.Subresource]
 }
 
 // writeAnswer writes what is not an object of a resource, as JSON. Instead of what was counted for making the answer, it counts the answer.

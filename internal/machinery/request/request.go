@@ -168,11 +168,10 @@ func ParseInfo(r *http.Request) *Info {
 	return info
 }
 
-// asksOfNamespace reports whether a request asks for the history of a namespace, or for its blockers. The core group has no resources
-// of these names; other groups may have them.
+// asksOfNamespace reports whether a request asks for a hidden subresource of a namespace. The core group has no resources of these
+// names; other groups may have them.
 func asksOfNamespace(r *http.Request, info *Info, parts []string) bool {
-	return r.Method == http.MethodGet && info.Group == "" && !info.VerbInPath && len(parts) == 3 &&
-		(parts[2] == "history" || parts[2] == "blockers")
+	return r.Method == http.MethodGet && info.Group == "" && !info.VerbInPath && len(parts) == 3 && FindHidden(parts[2]) != nil
 }
 
 // verbOf returns the API verb of a method, taken for one of a named object; "" for

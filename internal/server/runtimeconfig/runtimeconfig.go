@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/config"
-	"github.com/keelson-dev/keelson/internal/api/history"
 	"github.com/keelson-dev/keelson/internal/machinery/release"
+	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
@@ -218,7 +218,7 @@ func knownVersions() []schema.GroupVersion {
 		schema.GroupVersion{Group: "admission.k8s.io", Version: "v1"},
 		schema.GroupVersion{Group: "admission.k8s.io", Version: "v1beta1"},
 		schema.GroupVersion{Group: "imagepolicy.k8s.io", Version: "v1alpha1"},
-		schema.GroupVersion{Group: history.Group, Version: history.Version})
+		schema.GroupVersion{Group: request.HiddenGroup, Version: request.HiddenVersion})
 }
 
 // Enabled reports whether a resource is served in a version. The setting of the resource comes before the setting of the

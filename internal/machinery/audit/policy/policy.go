@@ -109,8 +109,8 @@ func (r *rule) hasResource(i *request.Info) bool {
 }
 
 // resourceMatches reports whether a resource in a rule matches. It can be "*", "pods",
-// "pods/log", "pods/*" (which also matches pods) or "*/scale". A resource without a subresource also matches its history, which may show
-// the same: a rule for secrets, written for Kubernetes, keeps their values out of the log.
+// "pods/log", "pods/*" (which also matches pods) or "*/scale". A resource without a subresource also matches the hidden ones that
+// may show the same: a rule for secrets, written for Kubernetes, keeps their values out of the log.
 func resourceMatches(spec, resource, subresource string) bool {
 	if spec == "*" {
 		return true
@@ -118,7 +118,8 @@ func resourceMatches(spec, resource, subresource string) bool {
 	name, sub, hasSub := strings.Cut(spec, "/")
 	switch {
 	case !hasSub:
-		return name == resource && (subresource == "" || subresource == "history")
+		hidden := request.FindHidden(subresource)
+		return name == resource && (subresource == "" || hidden != nil && hidden.ShowsObject)
 	case sub == "*" && name == resource:
 		return true
 	case name == "*" && subresource != "":

@@ -1,0 +1,43 @@
+package request
+
+import "slices"
+
+// The group and version of the hidden resources, and of the answers of the hidden subresources.
+const (
+	HiddenGroup   = "history.keelson.dev"
+	HiddenVersion = "v1alpha1"
+)
+
+// The hidden subresources: each stored object has them, and a GET is their only verb. Discovery shows neither these nor the hidden
+// resources, because they are not part of the API of Kubernetes. A new one is a row in hiddenSubresources, and its function in
+// hiddenVerbs of package rest.
+const (
+	SubresourceHistory  = "history"
+	SubresourceBlockers = "blockers"
+)
+
+// ResourceChanges is a hidden resource. It is in discovery if --runtime-config names it.
+const ResourceChanges = "changes"
+
+// HiddenSubresource is a subresource that all stored objects have.
+type HiddenSubresource struct {
+	Name string
+	// ShowsObject means that the answer may have the fields of the object. Audit rules for the object are for these answers too.
+	ShowsObject bool
+}
+
+var hiddenSubresources = []HiddenSubresource{
+	{Name: SubresourceHistory, ShowsObject: true},
+	{Name: SubresourceBlockers},
+}
+
+// HiddenSubresources returns the hidden subresources. The caller must not change them.
+func HiddenSubresources() []HiddenSubresource { return hiddenSubresources }
+
+// FindHidden returns the hidden subresource of a name, nil if there is none.
+func FindHidden(name string) *HiddenSubresource {
+	if i := slices.IndexFunc(hiddenSubresources, func(s HiddenSubresource) bool { return s.Name == name }); i >= 0 {
+		return &hiddenSubresources[i]
+	}
+	return nil
+}
