@@ -93,6 +93,22 @@ func TestWorkflows(t *testing.T) {
 	}
 }
 
+// TestAllPartsRun: the workflow runs every part of .ci/run.
+func TestAllPartsRun(t *testing.T) {
+	script, err := os.ReadFile(filepath.Join(root, ".ci", "run"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := regexp.MustCompile(`parts=\(([a-z ]+)\)`).FindStringSubmatch(string(script))
+	if all == nil {
+		t.Fatal(".ci/run has no list of its parts")
+	}
+	jobs := strings.Join(readWorkflow(t, "ci.yml").Jobs["ci"].Strategy.Matrix["parts"], " ")
+	if got, want := slices.Sorted(slices.Values(strings.Fields(jobs))), slices.Sorted(slices.Values(strings.Fields(all[1]))); !slices.Equal(got, want) {
+		t.Errorf("ci.yml runs the parts %q of .ci/run, which has %q", got, want)
+	}
+}
+
 // TestPlatformPackagesExist checks the packages that .ci/platform tests.
 func TestPlatformPackagesExist(t *testing.T) {
 	script, err := os.ReadFile(filepath.Join(root, ".ci", "platform"))
