@@ -30,7 +30,7 @@ func backendAttacks() []row {
 			limits: limits{cpu: 10 * time.Second, peak: 192 << 20},
 		},
 		{
-			name: "kubelet with hostile answers", row: "38", fresh: true, run: hostileKubelet,
+			name: "kubelet with hostile answers", slow: true, row: "38", fresh: true, run: hostileKubelet,
 			limits: limits{cpu: 10 * time.Second, peak: 96 << 20},
 		},
 	}

@@ -38,14 +38,14 @@ func cacheAttacks() []row {
 			limits: limits{cpu: 8 * time.Second, peak: 256 << 20, kept: 64 << 20},
 		},
 		{
-			name: "updates of a large object", row: "7",
+			name: "updates of a large object", slow: true, row: "7",
 			fresh:  true,
 			rights: []right{{resources: "configmaps", verbs: "get,list,watch,create,update"}},
 			run:    largeUpdates,
 			limits: limits{cpu: 20 * time.Second, peak: 256 << 20, kept: 96 << 20},
 		},
 		{
-			name: "pages and exact reads far behind", row: "35",
+			name: "pages and exact reads far behind", slow: true, row: "35",
 			fresh:  true,
 			rights: []right{{resources: "configmaps", verbs: "list"}},
 			setup:  manyObjects,
@@ -65,7 +65,7 @@ func cacheAttacks() []row {
 			run: compactedReads,
 		},
 		{
-			name: "overwritten data gives its space back", row: "37",
+			name: "overwritten data gives its space back", slow: true, row: "37",
 			server: "history", fresh: true,
 			rights: []right{{resources: "configmaps", verbs: "create,update"}},
 			run:    overwrites,

@@ -16,10 +16,10 @@ import (
 func collectorAttacks() []row {
 	all := []right{{resources: "configmaps", verbs: "*"}}
 	return []row{{
-		name: "many owners of the same objects go", row: "41", rights: all, setup: ownersOfAll, run: deleteOwners,
+		name: "many owners of the same objects go", slow: true, row: "41", rights: all, setup: ownersOfAll, run: deleteOwners,
 		limits: limits{cpu: 8 * time.Second, peak: 200 << 20},
 	}, {
-		name: "circles of owners go in the foreground", row: "41", rights: all, setup: circlesOfOwners, run: deleteCircles,
+		name: "circles of owners go in the foreground", slow: true, row: "41", rights: all, setup: circlesOfOwners, run: deleteCircles,
 		limits: limits{cpu: time.Duration(size(16, 240)) * time.Second, peak: 200 << 20, kept: 24 << 20},
 	}}
 }

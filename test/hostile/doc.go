@@ -37,6 +37,9 @@
 //		  - server names the configuration to attack, from the function configurations. Rows
 //		    of one configuration share a process. fresh starts one for this row alone.
 //
+//	  - slow attacks, of more than about 5 s of processor time, run with KEELSON_SLOW=1 only, as in .ci/run: together they take
+//	    three of four minutes.
+//
 //	  - open names what the server does not withstand yet. Such a row is skipped unless
 //	    KEELSON_HOSTILE_OPEN is set. The list of them only gets shorter.
 //

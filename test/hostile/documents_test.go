@@ -41,7 +41,7 @@ func documentAttacks() []row {
 			limits: limits{peak: 256 << 20, kept: 32 << 20}, // the log of changes has the object, of 1.4 MB
 		},
 		{
-			name: "managed fields of hostile shapes", row: "34", rights: all, run: hostileManagedFields,
+			name: "managed fields of hostile shapes", slow: true, row: "34", rights: all, run: hostileManagedFields,
 			limits: limits{cpu: 30 * time.Second, peak: 300 << 20, kept: 48 << 20}, // most of it are bodies of 1 to 2.5 MB
 		},
 		{

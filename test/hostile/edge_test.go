@@ -38,7 +38,7 @@ func edgeAttacks() []row {
 		{name: "bodies that are withheld", row: "32", run: withheldBodies, limits: limits{cpu: 4 * time.Second}},
 		{name: "bodies that come in part", row: "32", run: partialBodies, limits: limits{peak: 384 << 20}},
 		{
-			name: "requests that wait for the server", row: "32",
+			name: "requests that wait for the server", slow: true, row: "32",
 			rights: []right{{resources: "configmaps", verbs: "list"}}, run: waitingReads, limits: limits{cpu: 4 * time.Second},
 		},
 		{
@@ -49,7 +49,7 @@ func edgeAttacks() []row {
 			run: unreadLists, limits: limits{peak: 64 << 20},
 		},
 		{
-			name: "answers that are not read and are copies", row: "32",
+			name: "answers that are not read and are copies", slow: true, row: "32",
 			rights: []right{{resources: "configmaps", verbs: "get,list"}},
 			setup: func(a *attack) {
 				a.create(a.path("configmaps"), configMap("big", 900<<10))
@@ -59,7 +59,7 @@ func edgeAttacks() []row {
 			run: unreadCopies, limits: limits{cpu: 20 * time.Second, peak: 600 << 20},
 		},
 		{
-			name: "answers of writes that are not read", row: "32", server: "patient",
+			name: "answers of writes that are not read", slow: true, row: "32", server: "patient",
 			rights: []right{{resources: "configmaps", verbs: "patch"}},
 			setup: func(a *attack) {
 				for i := range unreadStreams {
@@ -82,7 +82,7 @@ func edgeAttacks() []row {
 		{name: "tokens that an issuer signed and that do not hold", row: "S12", server: "issuer", run: issuerTokens},
 		// Each attempt waits without a seat, and ends when its client disconnects.
 		{
-			name: "webhook of tokens that hangs", row: "36", server: "webhook", run: hangingTokens,
+			name: "webhook of tokens that hangs", slow: true, row: "36", server: "webhook", run: hangingTokens,
 			limits: limits{cpu: 3 * time.Second},
 		},
 	}

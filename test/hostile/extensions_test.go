@@ -28,7 +28,7 @@ func extensionAttacks() []row {
 			limits: limits{cpu: 12 * time.Second, peak: 300 << 20, kept: 16 << 20, goroutines: 60},
 		},
 		{
-			name: "extension that hangs when objects are deleted", row: "E2", fresh: true, run: hangingDeletions,
+			name: "extension that hangs when objects are deleted", slow: true, row: "E2", fresh: true, run: hangingDeletions,
 			rights: []right{{resources: "configmaps", verbs: "create"}},
 			limits: limits{cpu: 12 * time.Second},
 		},

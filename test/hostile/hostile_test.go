@@ -28,6 +28,8 @@ type row struct {
 	// server is the name of the attacked configuration; fresh starts a process for this row alone.
 	server string
 	fresh  bool
+	// slow attacks take seconds of processor time. They run with KEELSON_SLOW=1, as in .ci/run.
+	slow bool
 	// rights are granted to the attacker in the attack's namespace, clusterRights in all namespaces.
 	rights, clusterRights []right
 	setup                 func(*attack)
@@ -182,6 +184,12 @@ func TestAttacks(t *testing.T) {
 func (f *fleet) attack(t *testing.T, r row) {
 	if r.open != "" && os.Getenv("KEELSON_HOSTILE_OPEN") == "" {
 		t.Skip("not withstood yet: " + r.open)
+	}
+	if r.slow && os.Getenv("KEELSON_SLOW") == "" {
+		t.Skip("slow: KEELSON_SLOW=1 runs it, as .ci/run does")
+	}
+	if end, limited := t.Deadline(); limited && time.Until(end) < 2*patience {
+		t.Skip("the -timeout of go test leaves too little time")
 	}
 	f.taken++
 	a := &attack{

@@ -25,7 +25,7 @@ func largeListAttacks() []row {
 			limits: limits{cpu: 20 * time.Second, peak: 160 << 20, kept: 64 << 20, goroutines: 60},
 		},
 		{
-			name: "lists of more than fits in memory", row: "38",
+			name: "lists of more than fits in memory", slow: true, row: "38",
 			fresh:  true,
 			rights: []right{{resources: "configmaps", verbs: "list,watch"}},
 			setup:  func(a *attack) { a.createLarge(160, 900<<10) },

@@ -23,7 +23,7 @@ const (
 func pastAttacks() []row {
 	return []row{
 		{
-			name: "changes of a large object", row: "43", fresh: true,
+			name: "changes of a large object", slow: true, row: "43", fresh: true,
 			rights: []right{{resources: "configmaps", verbs: "create,patch"}, {group: "history.keelson.dev", resources: "changes", verbs: "list"}},
 			setup:  func(a *attack) { largeChanges(a, size(120, 600)) },
 			run: func(a *attack) {
@@ -35,7 +35,7 @@ func pastAttacks() []row {
 			limits: limits{cpu: 8 * time.Second, peak: 256 << 20, kept: 64 << 20},
 		},
 		{
-			name: "watches of changes that are not read", row: "43", fresh: true,
+			name: "watches of changes that are not read", slow: true, row: "43", fresh: true,
 			rights: []right{
 				{resources: "configmaps", verbs: "create,patch"}, {group: "history.keelson.dev", resources: "changes", verbs: "list,watch"},
 			},
@@ -44,7 +44,7 @@ func pastAttacks() []row {
 			limits: limits{cpu: 40 * time.Second, peak: 256 << 20, kept: 64 << 20},
 		},
 		{
-			name: "answers of the past that are not read", row: "43", fresh: true, server: "patient",
+			name: "answers of the past that are not read", slow: true, row: "43", fresh: true, server: "patient",
 			rights: []right{
 				{resources: "configmaps", verbs: "create,patch,get,list,readhistory"},
 				{resources: "configmaps/history,configmaps/blockers", verbs: "get"},
@@ -66,7 +66,7 @@ func pastAttacks() []row {
 			limits: limits{cpu: 8 * time.Second, peak: 256 << 20},
 		},
 		{
-			name: "watches with long selectors", row: "46", fresh: true,
+			name: "watches with long selectors", slow: true, row: "46", fresh: true,
 			rights: []right{
 				{resources: "configmaps", verbs: "list,watch"}, {group: "history.keelson.dev", resources: "changes", verbs: "list,watch"},
 			},
