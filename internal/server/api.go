@@ -144,7 +144,7 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 			{Resource: "componentstatuses"}: newComponents(o.store, len(o.config.Storage.Etcd.Servers)).statuses,
 		},
 		Blockers: &blockers.Finder{
-			Client: a.client, Webhooks: a.webhooks.Failing, Authorizer: o.authorization, Now: o.config.Testing.Clock.Now,
+			Kinds: o.kinds, Client: a.client, Webhooks: a.webhooks.Failing, Authorizer: o.authorization, Now: o.config.Testing.Clock.Now,
 			Resources: func() ([]discovery.Resource, []schema.GroupVersion) { return a.discovery.Preferred() },
 		},
 		Created:                 a.created(&o),

@@ -341,7 +341,7 @@ func (s *starting) readVersions() (err error) {
 func (s *starting) makeKinds() error {
 	s.kinds = resource.Kinds(s.gates)
 	for _, k := range s.kinds {
-		if k.Names.Resource == "events" {
+		if k.Storage.TTLSeconds > 0 { // Events
 			k.KeepFor(s.config.Storage.EventTTL)
 		}
 	}

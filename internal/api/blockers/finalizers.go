@@ -10,62 +10,41 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/api/history"
+	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// remover is who removes a finalizer of Kubernetes, and when.
-type remover struct{ owner, when string }
-
-// removers are the removers of finalizers of Kubernetes. A name that ends with "/" is the beginning of names.
-var removers = map[string]remover{
-	string(corev1.FinalizerKubernetes): {"the namespace controller", "when nothing is left in the namespace"},
-	metav1.FinalizerDeleteDependents:   {"the garbage collector", "when no dependent with blockOwnerDeletion is left"},
-	metav1.FinalizerOrphanDependents:   {"the garbage collector", "when no dependent refers to the object any more"},
-
-	"kubernetes.io/pvc-protection": {"the PVC protection controller of kube-controller-manager", "when no pod uses the claim"},
-	"kubernetes.io/pv-protection":  {"the PV protection controller of kube-controller-manager", "when the volume is bound to no claim"},
-	"kubernetes.io/vac-protection": {"the VAC protection controller of kube-controller-manager", "when no claim or volume uses the class"},
-	"kubernetes.io/pv-controller": {
-		"the persistent volume controller of kube-controller-manager", "when the storage behind the volume is deleted",
+// removers has the finalizers that objects of any kind can have, and those of well-known custom resources. Kind.Finalizers has the others.
+var removers = []registry.Finalizer{
+	{Name: metav1.FinalizerDeleteDependents, Remover: "the garbage collector", When: "when no dependent with blockOwnerDeletion is left"},
+	{Name: metav1.FinalizerOrphanDependents, Remover: "the garbage collector", When: "when no dependent refers to the object any more"},
+	{
+		Name:    "snapshot.storage.kubernetes.io/volumesnapshot-as-source-protection",
+		Remover: "the snapshot controller", When: "when no claim is being made from the snapshot",
 	},
-	"batch.kubernetes.io/job-tracking": {
-		"the Job controller of kube-controller-manager", "when the pod is counted in the status of its Job",
+	{
+		Name:    "snapshot.storage.kubernetes.io/volumesnapshot-bound-protection",
+		Remover: "the snapshot controller", When: "when the content of the snapshot is deleted",
 	},
-	"resource.kubernetes.io/delete-protection": {
-		"the resource claim controller of kube-controller-manager", "when the claim is not reserved or allocated any more",
-	},
-	"scheduling.k8s.io/podgroup-protection": {
-		"the pod group protection controller of kube-controller-manager", "when no pod belongs to the group",
-	},
-	"customresourcecleanup.apiextensions.k8s.io": {"the API server", "when the custom resources of the definition are deleted"},
-	"service.kubernetes.io/load-balancer-cleanup": {
-		"the service controller of the cloud-controller-manager", "when the load balancer is deleted",
-	},
-	"external-provisioner.volume.kubernetes.io/finalizer": {
-		"the external-provisioner of the CSI driver", "when the storage behind the volume is deleted",
-	},
-	"external-attacher/": {"the external-attacher of the CSI driver", "when the volume is detached from its nodes"},
-	"snapshot.storage.kubernetes.io/pvc-as-source-protection": {
-		"the snapshot controller", "when no snapshot is being made of the claim",
-	},
-	"snapshot.storage.kubernetes.io/volumesnapshot-as-source-protection": {
-		"the snapshot controller", "when no claim is being made from the snapshot",
-	},
-	"snapshot.storage.kubernetes.io/volumesnapshot-bound-protection": {
-		"the snapshot controller", "when the content of the snapshot is deleted",
-	},
-	"snapshot.storage.kubernetes.io/volumesnapshotcontent-bound-protection": {
-		"the snapshot controller", "when the snapshot that the content is bound to is deleted",
+	{
+		Name:    "snapshot.storage.kubernetes.io/volumesnapshotcontent-bound-protection",
+		Remover: "the snapshot controller", When: "when the snapshot that the content is bound to is deleted",
 	},
 }
 
-// removerOf returns the remover of a finalizer of Kubernetes.
-func removerOf(finalizer string) (remover, bool) {
-	if r, ok := removers[finalizer]; ok {
-		return r, true
+// removerOf returns what is known about a finalizer, nil if that is nothing.
+func (f *Finder) removerOf(name string) *registry.Finalizer {
+	find := func(list []registry.Finalizer) *registry.Finalizer {
+		if i := slices.IndexFunc(list, func(known registry.Finalizer) bool { return known.Is(name) }); i >= 0 {
+			return &list[i]
+		}
+		return nil
 	}
-	prefix, _, found := strings.Cut(finalizer, "/")
-	r, ok := removers[prefix+"/"]
-	return r, ok && found
+	for _, kind := range f.Kinds {
+		if known := find(kind.Finalizers); known != nil {
+			return known
+		}
+	}
+	return find(removers)
 }
 
 // addFinalizers adds the finalizers of the object.
@@ -85,10 +64,10 @@ func (s *search) addFinalizers() {
 		} else if at := b.Change.Time; at != nil && at.After(b.Since.Time) {
 			b.Since = &metav1.Time{Time: at.Time}
 		}
-		r, known := removerOf(name)
+		known := s.removerOf(name)
 		switch {
-		case known:
-			b.Owner, b.Message = r.owner, fmt.Sprintf("%s removes it %s.", capitalized(r.owner), r.when)
+		case known != nil:
+			b.Owner, b.Message = known.Remover, fmt.Sprintf("%s removes it %s.", capitalized(known.Remover), known.When)
 		case setters != "":
 			b.Owner = setters
 			b.Message = fmt.Sprintf("Its controller has to remove it. By managedFields, it was set by %s.", setters)
@@ -100,17 +79,18 @@ func (s *search) addFinalizers() {
 }
 
 // holders returns the finalizers of another object, at most maxNamed. managers, unless nil, has its managedFields.
-func holders(finalizers []string, managers metav1.Object) (out []Holder) {
+func (f *Finder) holders(finalizers []string, managers metav1.Object) (out []Holder) {
 	owners := map[string]*owners{}
 	if managers != nil {
 		owners = ownersOf(managers)
 	}
 	for _, name := range finalizers[:min(len(finalizers), maxNamed)] {
-		r, known := removerOf(name)
-		if !known {
-			r.owner, _ = owners[name].describe()
+		if known := f.removerOf(name); known != nil {
+			out = append(out, Holder{name, known.Remover})
+			continue
 		}
-		out = append(out, Holder{name, r.owner})
+		owner, _ := owners[name].describe()
+		out = append(out, Holder{name, owner})
 	}
 	return out
 }

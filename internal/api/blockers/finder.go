@@ -42,6 +42,8 @@ type Finder struct {
 	Client *client.Client
 	// Resources lists the resources whose objects may matter: discovery.Handler.Preferred.
 	Resources func() (resources []discovery.Resource, stale []schema.GroupVersion)
+	// Kinds are the built-in kinds, which know who removes their finalizers.
+	Kinds []*registry.Kind
 	// Webhooks returns the webhooks that fail and are called for a write; nil is none.
 	Webhooks func(context.Context, *admission.Attributes) ([]webhooks.Failing, error)
 	// Authorizer decides what users may see; nil allows everything.

@@ -148,14 +148,14 @@ func (s *search) object(ctx context.Context, r discovery.Resource, m client.Meta
 	o := reference(r.GroupVersionResource, m.Namespace, m.Name)
 	o.UID, o.Deleting = m.UID, m.Deleting
 	var managers metav1.Object
-	unknown := func(name string) bool { _, known := removerOf(name); return !known }
+	unknown := func(name string) bool { return s.removerOf(name) == nil }
 	if slices.ContainsFunc(m.Finalizers, unknown) && s.reads < maxReads {
 		s.reads++
 		if obj, err := s.Client.Get(ctx, client.Ref{Resource: r.GroupVersionResource, Namespace: m.Namespace, Name: m.Name}); err == nil {
 			managers = obj
 		}
 	}
-	o.Finalizers = holders(m.Finalizers, managers)
+	o.Finalizers = s.holders(m.Finalizers, managers)
 	return o
 }
 

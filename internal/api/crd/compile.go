@@ -309,6 +309,7 @@ func (k *kinds) kind(
 			Version: v.Name, Path: d.group + "/" + names.Plural, JSON: true, Documents: newDocuments(k, v.Name),
 			Since: d.created,
 		},
+		Requests:     registry.Requests{Resets: ownResets(v)},
 		Metadata:     registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaChanges},
 		Subresources: subresources(v, spec),
 		Selection:    registry.Selection{Fields: selectableFields(v), FieldError: fieldError},
@@ -404,9 +405,19 @@ func subresources(
 		out = append(out, scaleSubresource(v.Subresources.Scale, replicasPaths(spec)))
 	}
 	if v.Subresources.Status != nil {
-		out = append(out, registry.Subresource{Name: "status", Verbs: statusVerbs, Status: true})
+		out = append(out, registry.Subresource{
+			Name: "status", Verbs: statusVerbs, Status: true, Resets: []string{"metadata", "spec"},
+		})
 	}
 	return out
+}
+
+// ownResets are the Resets of writes of the object itself.
+func ownResets(v *apiextensionsv1.CustomResourceDefinitionVersion) []string {
+	if v.Subresources == nil || v.Subresources.Status == nil {
+		return nil
+	}
+	return []string{"status"}
 }
 
 // replicasPaths returns the path of spec.replicas in each version that has a scale subresource.

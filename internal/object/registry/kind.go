@@ -31,8 +31,8 @@ type TypeConverter interface {
 }
 
 // Kind declares one resource of one API group in all its versions. It is made once and not changed after the server
-// has started with it. Of the groups, only Names, Versions and Storage must be set; the zero value of each other one is
-// what most kinds need.
+// has started with it. Names, Versions and Storage must be set; the zero value of each other group is what most kinds
+// need.
 type Kind struct {
 	Names
 	// Versions are all versions in the order of discovery, also those that are Disabled.
@@ -48,6 +48,12 @@ type Kind struct {
 	Subresources []Subresource
 	// Selection holds the fields by which lists and watches select.
 	Selection Selection
+
+	// RunBy are the components of a cluster that objects of the kind need until their containers run on a node, by the names of
+	// their Leases; nil for kinds without containers.
+	RunBy []string
+	// Finalizers are those that controllers of Kubernetes put on objects of the kind. They are for explanations alone.
+	Finalizers []Finalizer
 
 	// Strategy, Deletion and Table are functions of the kind's Go type. A declaration writes them for that type and
 	// ends with Untyped():
@@ -75,6 +81,8 @@ type Requests struct {
 	// UncachedGet means that kube-apiserver has no watch cache for the kind (events): it responds 400 to a GET with a
 	// malformed resourceVersion, as to such a list of any kind.
 	UncachedGet bool
+	// Resets is Subresource.Resets for writes of the object itself; nil means "status" if the Strategy has one.
+	Resets []string
 }
 
 // Metadata are the special rules of a kind's metadata.
@@ -88,7 +96,7 @@ type Metadata struct {
 	// there are no other errors.
 	Last bool
 	// Repeated means that a cause is reported once for each check that finds it, as kube-apiserver does for kinds without
-	// declarative validation (KEP-5073). Of other kinds each cause is reported once.
+	// declarative validation (KEP-5073). For other kinds each cause is reported once.
 	Repeated bool
 	// OnUpdate are the checks of metadata that the kind's own validation of an update repeats after the rules of all
 	// kinds.
@@ -110,6 +118,24 @@ const (
 	MetaNewUnnamed                   // those for new objects, without the rule for names
 	MetaNothing
 )
+
+// The components in Kind.RunBy.
+const (
+	ControllerManager = "kube-controller-manager"
+	Scheduler         = "kube-scheduler"
+)
+
+// A Finalizer is what is known about an entry of metadata.finalizers.
+type Finalizer struct {
+	Name string // of the finalizer; one that ends with "/" stands for all names that begin so
+	// Remover removes it, and When says when: "the PVC protection controller of ...", "when no pod uses the claim".
+	Remover, When string
+}
+
+// Is reports whether f stands for a finalizer of this name.
+func (f *Finalizer) Is(name string) bool {
+	return f.Name == name || strings.HasSuffix(f.Name, "/") && strings.HasPrefix(name, f.Name)
+}
 
 // AllVerbs are the verbs of an ordinary resource, as discovery lists them.
 var AllVerbs = []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
@@ -163,6 +189,19 @@ func (k *Kind) Subresource(name string) *Subresource {
 		}
 	}
 	return nil
+}
+
+// Resets returns the Resets of writes of a subresource, or of the object itself ("").
+func (k *Kind) Resets(subresource string) []string {
+	switch sub := k.Subresource(subresource); {
+	case subresource != "" && sub != nil:
+		return sub.Resets
+	case subresource != "":
+		return nil
+	case k.Requests.Resets == nil && k.Strategy.Status != nil:
+		return []string{"status"}
+	}
+	return k.Requests.Resets
 }
 
 // Version is one version of a kind.

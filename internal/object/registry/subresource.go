@@ -22,6 +22,11 @@ type Subresource struct {
 	// Also are other kinds that a POST may send, with the same fields.
 	Also []schema.GroupVersionKind
 
+	// Resets are the fields that a write of the subresource does not make its manager own, by their paths with dots, such as
+	// "status.conditions". As in kube-apiserver, they are not all fields that such a write cannot change: a manager owns the others
+	// although they did not change.
+	Resets []string
+
 	// Status marks the status subresource, which is the field Status of the kind's Go type.
 	Status bool
 	// Scale maps the scale subresource.
@@ -130,7 +135,7 @@ type Access interface {
 	// List reads all objects of a namespace ("" is all).
 	List(ctx context.Context, r schema.GroupResource, namespace string) ([]Object, error)
 	// Update reads, changes and writes the object, and returns its new resourceVersion; change runs again after a
-	// conflict. Of the kind's Strategy only validation runs.
+	// conflict. Only the validation of the kind's Strategy runs.
 	Update(
 		ctx context.Context, r schema.GroupResource, namespace, name string, dryRun bool, change func(Object) error,
 	) (resourceVersion string, err error)

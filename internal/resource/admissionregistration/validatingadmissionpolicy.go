@@ -21,7 +21,7 @@ func validatingAdmissionPolicy() *registry.Kind {
 		})},
 		Storage:      registry.Storage{Version: "v1", Path: "validatingadmissionpolicies"},
 		Metadata:     registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaNew},
-		Subresources: []registry.Subresource{declare.Status()},
+		Subresources: []registry.Subresource{declare.Status("spec", "metadata")},
 		Strategy: registry.Strategy[*admissionv1.ValidatingAdmissionPolicy]{
 			Generation:      true,
 			StatusKeepsMeta: true,

@@ -42,7 +42,13 @@ func customResourceDefinition() *registry.Kind {
 			Version: "v1", Path: "apiextensions.k8s.io/customresourcedefinitions", JSON: true, GroupVersion: storedAPIVersion,
 			StoredJSON: &registry.StoredJSON{Encode: encodeStored, Decode: decodeStored},
 		},
-		Metadata:     registry.Metadata{AnyFinalizer: true, Repeated: true},
+		Metadata: registry.Metadata{AnyFinalizer: true, Repeated: true},
+		Finalizers: []registry.Finalizer{
+			{
+				Name:    "customresourcecleanup.apiextensions.k8s.io",
+				Remover: "the API server", When: "when the custom resources of the definition are deleted",
+			},
+		},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*definition]{
 			Generation:           true,

@@ -54,8 +54,8 @@ func (d *defaultChecker) node(s, resource *structuralschema.Schema, inMeta *meta
 	}
 }
 
-// value checks the default of s itself. Of the metadata of resources in it, only the fields
-// with the right types are checked and shown in errors.
+// value checks the default of s itself. If it contains resources, only the fields of their metadata
+// that have the right types are checked and shown in errors.
 func (d *defaultChecker) value(s, resource *structuralschema.Schema, inMeta *metadataPath, path *field.Path) {
 	value := runtime.DeepCopyJSONValue(s.Default)
 	var errs field.ErrorList

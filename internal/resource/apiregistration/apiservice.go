@@ -34,7 +34,7 @@ func apiService() *registry.Kind {
 			ValidateName: path.ValidatePathSegmentName,
 			AnyFinalizer: true, Repeated: true, OnUpdate: registry.MetaWhole,
 		},
-		Subresources: []registry.Subresource{declare.Status()},
+		Subresources: []registry.Subresource{declare.Status("spec", "metadata")},
 		Strategy: registry.Strategy[*apiregistrationv1.APIService]{
 			StatusKeepsMeta: true,
 			// A group that this server serves itself is available at once.

@@ -33,7 +33,7 @@ func storageVersion() *registry.Kind {
 		Metadata: registry.Metadata{
 			ValidateName: validateName, OnUpdate: registry.MetaNothing, OnStatusUpdate: registry.MetaNothing,
 		},
-		Subresources: []registry.Subresource{declare.Status()},
+		Subresources: []registry.Subresource{declare.Status("spec", "metadata")},
 		Strategy: registry.Strategy[*internalv1alpha1.StorageVersion]{
 			StatusKeepsMeta: true,
 			ValidateStatusUpdate: func(v, _ *internalv1alpha1.StorageVersion) field.ErrorList {

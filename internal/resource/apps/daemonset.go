@@ -36,6 +36,7 @@ func daemonSet(gates core.PodGates) *registry.Kind {
 			Group: group, Package: "apps", Resource: "daemonsets", Name: "DaemonSet", ShortNames: []string{"ds"},
 			Categories: []string{"all"}, Namespaced: true,
 		},
+		RunBy:        []string{registry.ControllerManager, registry.Scheduler},
 		Versions:     []registry.Version{v1},
 		Storage:      registry.Storage{Version: "v1", Path: "daemonsets"},
 		Requests:     registry.Requests{UnconditionalUpdate: true},

@@ -33,6 +33,7 @@ func deployment(inPods core.PodGates, gates features.Gates) *registry.Kind {
 			Group: group, Package: "apps", Resource: "deployments", Name: "Deployment",
 			ShortNames: []string{"deploy"}, Categories: []string{"all"}, Namespaced: true,
 		},
+		RunBy:    []string{registry.ControllerManager, registry.Scheduler},
 		Versions: []registry.Version{declare.Version[appsv1.Deployment]("v1", defaultDeployment)},
 		Storage:  registry.Storage{Version: "v1", Path: "deployments"},
 		Requests: registry.Requests{UnconditionalUpdate: true},
@@ -40,7 +41,7 @@ func deployment(inPods core.PodGates, gates features.Gates) *registry.Kind {
 			declare.Scale(func(d *appsv1.Deployment) (int32, int32, string) {
 				return replicas(d.Spec.Replicas), d.Status.Replicas, table.Selector(d.Spec.Selector)
 			}, func(d *appsv1.Deployment, n int32) { d.Spec.Replicas = &n }),
-			declare.Status(),
+			declare.Status("spec", "metadata.labels"),
 		},
 		Strategy: registry.Strategy[*appsv1.Deployment]{
 			Generation: true,

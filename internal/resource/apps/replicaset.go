@@ -28,6 +28,7 @@ func replicaSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
 			Group: group, Package: "apps", Resource: "replicasets", Name: "ReplicaSet", ShortNames: []string{"rs"},
 			Categories: []string{"all"}, Namespaced: true,
 		},
+		RunBy: []string{registry.ControllerManager, registry.Scheduler},
 		Versions: []registry.Version{declare.Version("v1", func(r *appsv1.ReplicaSet) {
 			declare.Pointer(&r.Spec.Replicas, 1)
 			core.DefaultPodTemplate(&r.Spec.Template)

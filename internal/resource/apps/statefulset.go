@@ -40,6 +40,7 @@ func statefulSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
 			Group: group, Package: "apps", Resource: "statefulsets", Name: "StatefulSet", ShortNames: []string{"sts"},
 			Categories: []string{"all"}, Namespaced: true,
 		},
+		RunBy: []string{registry.ControllerManager, registry.Scheduler},
 		Versions: []registry.Version{declare.Version("v1", func(s *appsv1.StatefulSet) {
 			defaultStatefulSet(s, maxUnavailable)
 		})},

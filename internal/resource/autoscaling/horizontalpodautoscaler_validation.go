@@ -155,8 +155,8 @@ func sourcesOf(m *autoscalingv2.MetricSpec) [5]metricSource {
 	}
 }
 
-// validateMetric validates a metric, which has the source that its type names and no other. Of several sources only
-// the first one is validated.
+// validateMetric validates a metric, which has the source that its type names and no other. If it has several
+// sources, only the first one is validated.
 func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path) (errs field.ErrorList) {
 	at := path.Child("type")
 	errs = append(errs, field.RequiredIf(m.Type == "", at, "must specify a metric source type")...)

@@ -25,6 +25,7 @@ func cronJob(gates *jobGates) *registry.Kind {
 			Group: group, Package: "batch", Resource: "cronjobs", Name: "CronJob", ShortNames: []string{"cj"},
 			Categories: []string{"all"}, Namespaced: true,
 		},
+		RunBy:    []string{registry.ControllerManager, registry.Scheduler},
 		Versions: []registry.Version{declare.Version[batchv1.CronJob]("v1", defaultCronJob)},
 		Storage:  registry.Storage{Version: "v1", Path: "cronjobs"},
 		Requests: registry.Requests{UnconditionalUpdate: true},

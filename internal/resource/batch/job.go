@@ -30,6 +30,7 @@ func job(gates *jobGates) *registry.Kind {
 			Group: group, Package: "batch", Resource: "jobs", Name: "Job", Categories: []string{"all"},
 			Namespaced: true,
 		},
+		RunBy:    []string{registry.ControllerManager, registry.Scheduler},
 		Versions: []registry.Version{declare.Version[batchv1.Job]("v1", defaultJob)},
 		Storage: registry.Storage{
 			Version: "v1", Path: "jobs",

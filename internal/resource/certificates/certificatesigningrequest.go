@@ -42,7 +42,7 @@ func certificateSigningRequest() *registry.Kind {
 		},
 		Versions: []registry.Version{declare.Version[csr]("v1", nil)},
 		Storage:  registry.Storage{Version: "v1", Path: "certificatesigningrequests"},
-		Requests: registry.Requests{UnconditionalUpdate: true},
+		Requests: registry.Requests{UnconditionalUpdate: true, Resets: []string{"spec", "status"}},
 		Metadata: registry.Metadata{
 			ValidateName: declare.PathSegment, OnUpdate: registry.MetaWhole, OnStatusUpdate: registry.MetaWhole,
 		},
@@ -51,8 +51,8 @@ func certificateSigningRequest() *registry.Kind {
 				Prepare:       func(r, old *csr) { prepareApproval(r, old, time.Now()) },
 				Validate:      func(r, old *csr) field.ErrorList { return validateStatus(r, old, true) },
 				Unconditional: true,
-			}.Untyped()},
-			declare.Status(),
+			}.Untyped(), Resets: []string{"spec", "status.certificate"}},
+			declare.Status("spec", "status.conditions"),
 		},
 		Selection: registry.Selection{
 			Fields:     []registry.Field{{Name: "spec.signerName", Path: []int32{2, 7}}},

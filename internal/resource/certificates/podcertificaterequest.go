@@ -32,7 +32,7 @@ func podCertificateRequest() *registry.Kind {
 			declare.Version("v1beta1", setExpiration),
 		},
 		Storage:      registry.Storage{Version: "v1beta1", Path: "podcertificaterequests"},
-		Subresources: []registry.Subresource{declare.Status()},
+		Subresources: []registry.Subresource{declare.Status("spec", "metadata")},
 		Selection: registry.Selection{
 			Fields: []registry.Field{
 				{Name: "spec.signerName", Path: []int32{2, 1}}, {Name: "spec.podName", Path: []int32{2, 2}},

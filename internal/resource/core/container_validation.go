@@ -319,7 +319,7 @@ func (p *podValidator) validateResizePolicy(policies []corev1.ContainerResizePol
 func (p *podValidator) validateMounts(c *corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	paths := sets.New[string]()
-	// Paths by name. Of a name that is there twice, kube-apiserver takes the last path.
+	// Paths by name. If a name is there twice, kube-apiserver takes the last path.
 	devices := make(map[string]string, len(c.VolumeDevices))
 	for _, d := range c.VolumeDevices {
 		devices[d.Name] = d.DevicePath

@@ -32,13 +32,16 @@ func namespaces() *registry.Kind {
 		Metadata: registry.Metadata{
 			ValidateName: apivalidation.ValidateNamespaceName, OnUpdate: registry.MetaWhole,
 		},
+		Finalizers: []registry.Finalizer{
+			{Name: string(corev1.FinalizerKubernetes), Remover: "the namespace controller", When: "when nothing is left in the namespace"},
+		},
 		Subresources: []registry.Subresource{
 			{Name: "finalize", Verbs: []string{"update"}, Update: registry.UpdatePart[*corev1.Namespace]{
 				Prepare:       finalizeNamespace,
 				Validate:      validateNamespaceFinalize,
 				Unconditional: true,
 				StatusMeta:    true,
-			}.Untyped()},
+			}.Untyped(), Resets: []string{"status"}},
 			declare.Status(),
 		},
 		Selection: registry.Selection{

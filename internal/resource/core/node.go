@@ -35,7 +35,7 @@ func nodes(gates features.Gates) *registry.Kind {
 		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
 		Subresources: []registry.Subresource{
 			nodeProxy(),
-			{Name: "status", Verbs: declare.PartVerbs, Update: registry.UpdatePart[*corev1.Node]{
+			{Name: "status", Verbs: declare.PartVerbs, Resets: []string{"spec"}, Update: registry.UpdatePart[*corev1.Node]{
 				Prepare: func(n, old *corev1.Node) {
 					prepareNodeStatus(n, old)
 					inStatus.Drop(n, old)

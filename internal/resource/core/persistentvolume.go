@@ -27,10 +27,24 @@ func persistentVolumes(gates features.Gates) *registry.Kind {
 		Names: registry.Names{
 			Package: "core", Resource: "persistentvolumes", Name: "PersistentVolume", ShortNames: []string{"pv"},
 		},
-		Versions:     onlyV1[corev1.PersistentVolume](defaultPersistentVolume),
-		Storage:      registry.Storage{Version: "v1", Path: "persistentvolumes"},
-		Requests:     registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
-		Metadata:     registry.Metadata{OnUpdate: registry.MetaNew},
+		Versions: onlyV1[corev1.PersistentVolume](defaultPersistentVolume),
+		Storage:  registry.Storage{Version: "v1", Path: "persistentvolumes"},
+		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
+		Metadata: registry.Metadata{OnUpdate: registry.MetaNew},
+		Finalizers: []registry.Finalizer{
+			{
+				Name:    "kubernetes.io/pv-protection",
+				Remover: "the PV protection controller of kube-controller-manager", When: "when the volume is bound to no claim",
+			},
+			{
+				Name:    "kubernetes.io/pv-controller",
+				Remover: "the persistent volume controller of kube-controller-manager", When: "when the storage behind the volume is deleted",
+			},
+			{
+				Name:    "external-provisioner.volume.kubernetes.io/finalizer",
+				Remover: "the external-provisioner of the CSI driver", When: "when the storage behind the volume is deleted",
+			},
+		},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*corev1.PersistentVolume]{
 			PrepareCreate: func(v *corev1.PersistentVolume) {
@@ -162,8 +176,18 @@ func persistentVolumeClaims(gates features.Gates) *registry.Kind {
 			// The phase of a new claim is not stored.
 			DefaultOnRead: [][]int32{{3, 1}},
 		},
-		Requests:     registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
-		Metadata:     registry.Metadata{OnUpdate: registry.MetaWhole},
+		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
+		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
+		Finalizers: []registry.Finalizer{
+			{
+				Name:    "kubernetes.io/pvc-protection",
+				Remover: "the PVC protection controller of kube-controller-manager", When: "when no pod uses the claim",
+			},
+			{
+				Name:    "snapshot.storage.kubernetes.io/pvc-as-source-protection",
+				Remover: "the snapshot controller", When: "when no snapshot is being made of the claim",
+			},
+		},
 		Subresources: []registry.Subresource{declare.Status()},
 		Strategy: registry.Strategy[*corev1.PersistentVolumeClaim]{
 			PrepareCreate: func(c *corev1.PersistentVolumeClaim) {

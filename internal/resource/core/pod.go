@@ -24,10 +24,17 @@ func pods(gates PodGates, statusGates podStatusGates) *registry.Kind {
 			Package: "core", Resource: "pods", Name: "Pod", ShortNames: []string{"po"}, Categories: []string{"all"},
 			Namespaced: true,
 		},
-		Versions:     onlyV1(func(p *corev1.Pod) { defaultPod(p, &gates) }),
-		Storage:      registry.Storage{Version: "v1", Path: "pods"},
-		Requests:     registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
-		Metadata:     registry.Metadata{OnUpdate: registry.MetaWhole},
+		RunBy:    []string{registry.Scheduler},
+		Versions: onlyV1(func(p *corev1.Pod) { defaultPod(p, &gates) }),
+		Storage:  registry.Storage{Version: "v1", Path: "pods"},
+		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
+		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
+		Finalizers: []registry.Finalizer{
+			{
+				Name:    "batch.kubernetes.io/job-tracking",
+				Remover: "the Job controller of kube-controller-manager", When: "when the pod is counted in the status of its Job",
+			},
+		},
 		Subresources: podSubresources(&gates),
 		Selection: registry.Selection{
 			Fields: []registry.Field{
@@ -117,7 +124,7 @@ func podSubresources(gates *PodGates) []registry.Subresource {
 		{Name: "resize", Verbs: declare.PartVerbs, Update: registry.UpdatePart[*corev1.Pod]{
 			Prepare: gates.prepareResize, Validate: gates.validateResize, Unconditional: true,
 		}.Untyped()},
-		declare.Status(),
+		declare.Status("spec", "metadata.deletionTimestamp", "metadata.ownerReferences"),
 	}
 }
 

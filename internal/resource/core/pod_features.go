@@ -418,8 +418,8 @@ func eachGRPC(s *corev1.PodSpec, f func(*corev1.GRPCAction)) {
 	})
 }
 
-// eachFileOwner calls f for the fields with the owners of the files in volumes. Of a volume, and of a source of a
-// projected volume, it visits the first source that is set, because a valid one has no other.
+// eachFileOwner calls f for the fields with the owners of the files in volumes. It visits the first source that is set
+// in a volume, and in each item of a projected volume, because a valid one has no other.
 func eachFileOwner(s *corev1.PodSpec, f func(user **int64)) {
 	for i := range s.Volumes {
 		switch v := &s.Volumes[i]; {

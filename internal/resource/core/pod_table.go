@@ -83,7 +83,7 @@ func readPod(p *corev1.Pod) podReading {
 	}
 	sidecars, initializing := r.readInit(p)
 	if !initializing || podCondition(p, corev1.PodInitialized) {
-		// Of init containers only sidecars count once the pod has started.
+		// Once the pod has started, sidecars are the only init containers that count.
 		r.restarts, r.lastRestart = sidecars.restarts, sidecars.lastRestart
 		r.readContainers(p)
 	}

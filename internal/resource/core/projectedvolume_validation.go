@@ -188,8 +188,8 @@ func ValidateUserAnnotations(annotations map[string]string, path *field.Path) fi
 	return errs
 }
 
-// ValidateSignerName requires domain/name, where the domain has at least two labels. Of the labels of each, the errors
-// name the first wrong one only.
+// ValidateSignerName requires domain/name, where the domain has at least two labels. Errors
+// name only the first invalid label of the domain and of the name.
 func ValidateSignerName(path *field.Path, signer string) field.ErrorList {
 	if signer == "" {
 		return field.ErrorList{field.Required(path, "")}

@@ -23,6 +23,7 @@ func replicationControllers(gates PodGates) *registry.Kind {
 			Package: "core", Resource: "replicationcontrollers", Name: "ReplicationController",
 			ShortNames: []string{"rc"}, Categories: []string{"all"}, Namespaced: true,
 		},
+		RunBy:    []string{registry.ControllerManager, registry.Scheduler},
 		Versions: onlyV1[corev1.ReplicationController](defaultReplicationController),
 		Storage:  registry.Storage{Version: "v1", Path: "controllers"},
 		Requests: registry.Requests{UnconditionalUpdate: true, DefaultOrphan: true},

@@ -36,6 +36,12 @@ func services(gates features.Gates) *registry.Kind {
 		Storage:  registry.Storage{Version: "v1", Path: "services/specs"},
 		Requests: registry.Requests{CreateOnUpdate: true, UnconditionalUpdate: true, ReturnDeleted: true},
 		Metadata: registry.Metadata{ValidateName: validateName},
+		Finalizers: []registry.Finalizer{
+			{
+				Name:    "service.kubernetes.io/load-balancer-cleanup",
+				Remover: "the service controller of the cloud-controller-manager", When: "when the load balancer is deleted",
+			},
+		},
 		Subresources: []registry.Subresource{
 			serviceProxy(),
 			declare.Status(),

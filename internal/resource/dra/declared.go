@@ -118,7 +118,7 @@ func optionalPointer[T any](d *declared, path *field.Path, value *T, rules ...de
 	}
 }
 
-// atMost reports whether a list has no more than the allowed number of items. Of a longer list, nothing else is validated.
+// atMost reports whether a list has no more than the allowed number of items. Nothing else of a longer list is validated.
 func (d *declared) atMost(most, number int, path *field.Path) bool {
 	errs := field.MaxItems(path, number, most)
 	d.errs = append(d.errs, errs...)

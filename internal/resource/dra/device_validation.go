@@ -17,7 +17,7 @@ import (
 
 // This file has the rules for what several kinds of the group have: names, attributes, configurations and tolerations.
 
-// validateList validates each item of a list whose items have different keys. Of a list that is too long it validates none. The error of
+// validateList validates each item of a list whose items have different keys. It validates no item of a list that is too long. The error of
 // an item that repeats a key is about the whole item.
 func validateList[T any, K comparable](
 	list []T, most int, path *field.Path, key func(*T) K, validate func(*T, *field.Path) field.ErrorList,

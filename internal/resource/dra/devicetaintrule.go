@@ -35,7 +35,7 @@ func deviceTaintRule() *registry.Kind {
 			Version: "v1", GroupVersion: "resource.k8s.io/v1beta2", Path: "devicetaintrules",
 		},
 		Requests:     registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
-		Subresources: []registry.Subresource{declare.Status()},
+		Subresources: []registry.Subresource{declare.Status("spec", "metadata")},
 		Strategy: registry.Strategy[*taintRule]{
 			StatusKeepsMeta: true,
 			Generation:      true,

@@ -28,10 +28,16 @@ func resourceClaim(gates features.Gates) *registry.Kind {
 			declare.SameMessage[resourcev1beta2.ResourceClaim]("v1beta2", defaultClaim),
 			v1beta1Claim(),
 		},
-		Storage:      registry.Storage{Version: "v1", Path: "resourceclaims"},
-		Requests:     registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
-		Metadata:     registry.Metadata{OnUpdate: registry.MetaWhole},
-		Subresources: []registry.Subresource{declare.Status()},
+		Storage:  registry.Storage{Version: "v1", Path: "resourceclaims"},
+		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
+		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
+		Finalizers: []registry.Finalizer{
+			{
+				Name:    "resource.kubernetes.io/delete-protection",
+				Remover: "the resource claim controller of kube-controller-manager", When: "when the claim is not reserved or allocated any more",
+			},
+		},
+		Subresources: []registry.Subresource{declare.Status("spec", "metadata")},
 		Strategy: registry.Strategy[*resourcev1.ResourceClaim]{
 			StatusKeepsMeta: true,
 			PrepareCreate:   func(c *resourcev1.ResourceClaim) { inSpec.DropNew(&c.Spec) },

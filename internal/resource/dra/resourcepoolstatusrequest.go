@@ -32,7 +32,7 @@ func resourcePoolStatusRequest(gates features.Gates) *registry.Kind {
 		})},
 		Storage:      registry.Storage{Version: "v1alpha3", Path: "resourcepoolstatusrequests"},
 		Requests:     registry.Requests{ReturnDeleted: true},
-		Subresources: []registry.Subresource{declare.Status()},
+		Subresources: []registry.Subresource{declare.Status("spec", "metadata")},
 		Strategy: registry.Strategy[*poolRequest]{
 			StatusKeepsMeta: true,
 			PrepareCreate:   disabled.DropNew,

@@ -53,7 +53,7 @@ func validateSliceSpec(s, old *resourcev1.ResourceSliceSpec, gates features.Gate
 	return append(errs, validateSkippedOperations(s.SkipNodeOperations, path.Child("skipNodeOperations"))...)
 }
 
-// devicesByName returns the devices of a slice. Of devices with the same name it returns the first.
+// devicesByName returns the devices of a slice. If several have the same name, it has the first.
 func devicesByName(s *resourcev1.ResourceSliceSpec) map[string]*resourcev1.Device {
 	if s == nil {
 		return nil

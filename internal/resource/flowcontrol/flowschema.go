@@ -21,7 +21,7 @@ func flowSchema() *registry.Kind {
 		Storage:      registry.Storage{Version: "v1", Path: "flowschemas"},
 		Metadata:     registry.Metadata{OnUpdate: registry.MetaNew},
 		Requests:     registry.Requests{UnconditionalUpdate: true},
-		Subresources: []registry.Subresource{declare.Status()},
+		Subresources: []registry.Subresource{declare.Status("spec", "metadata")},
 		Strategy:     strategy(validateFlowSchema),
 		Table: registry.Table[*flowcontrolv1.FlowSchema]{
 			Columns: []metav1.TableColumnDefinition{

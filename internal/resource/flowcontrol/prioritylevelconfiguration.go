@@ -21,7 +21,7 @@ func priorityLevelConfiguration() *registry.Kind {
 		Storage:      registry.Storage{Version: "v1", Path: "prioritylevelconfigurations"},
 		Metadata:     registry.Metadata{OnUpdate: registry.MetaNew},
 		Requests:     registry.Requests{UnconditionalUpdate: true},
-		Subresources: []registry.Subresource{declare.Status()},
+		Subresources: []registry.Subresource{declare.Status("spec", "metadata")},
 		Strategy:     strategy(validatePriorityLevel),
 		Table: registry.Table[*flowcontrolv1.PriorityLevelConfiguration]{
 			Columns: []metav1.TableColumnDefinition{

@@ -29,7 +29,7 @@ func eviction() *registry.Kind {
 		Versions:     []registry.Version{declare.Version[evictionObject]("v1alpha1", nil)},
 		Storage:      registry.Storage{Version: "v1alpha1", Path: "evictions"},
 		Metadata:     registry.Metadata{ValidateName: anyName},
-		Subresources: []registry.Subresource{declare.Status()},
+		Subresources: []registry.Subresource{declare.Status("spec", "metadata")},
 		Strategy: registry.Strategy[*evictionObject]{
 			Generation: true, StatusKeepsMeta: true,
 			ValidateCreate: func(e *evictionObject) field.ErrorList {

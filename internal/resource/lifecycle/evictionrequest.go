@@ -36,7 +36,7 @@ func evictionRequest() *registry.Kind {
 		Versions:     []registry.Version{declare.Version[evictionRequestObject]("v1alpha1", nil)},
 		Storage:      registry.Storage{Version: "v1alpha1", Path: "evictionrequests"},
 		Metadata:     registry.Metadata{ValidateName: anyName},
-		Subresources: []registry.Subresource{declare.Status()},
+		Subresources: []registry.Subresource{declare.Status("spec", "metadata")},
 		Strategy: registry.Strategy[*evictionRequestObject]{
 			Generation: true, StatusKeepsMeta: true,
 			ValidateCreate: func(r *evictionRequestObject) field.ErrorList {

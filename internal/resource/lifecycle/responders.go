@@ -135,8 +135,8 @@ func hasDuplicates[T any](list []T, name func(*T) string) bool {
 	return false
 }
 
-// compareTargets sorts responders by their priority, the highest first and those without one last. Of those with the same
-// priority, the domains of the names are compared from their ends, label by label.
+// compareTargets sorts responders by their priority, the highest first and those without one last. For equal
+// priorities the domains of the names are compared from their ends, label by label.
 func compareTargets(a, b lifecyclev1alpha1.TargetResponder) int {
 	switch {
 	case ptr.Equal(a.Priority, b.Priority):

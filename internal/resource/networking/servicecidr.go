@@ -26,7 +26,7 @@ func serviceCIDR(gates features.Gates) *registry.Kind {
 		},
 		Storage:      registry.Storage{Version: "v1", Path: "servicecidrs"},
 		Requests:     registry.Requests{UnconditionalUpdate: true},
-		Subresources: []registry.Subresource{declare.Status()},
+		Subresources: []registry.Subresource{declare.Status("spec", "metadata")},
 		Strategy: registry.Strategy[*networkingv1.ServiceCIDR]{
 			StatusKeepsMeta: true,
 			ValidateCreate: func(c *networkingv1.ServiceCIDR) field.ErrorList {

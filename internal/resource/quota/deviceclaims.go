@@ -55,7 +55,7 @@ func (d deviceClaims) use(ctx context.Context, obj registry.Object, used corev1.
 	devices := corev1.ResourceList{}
 	for i := range c.Spec.Devices.Requests {
 		r := &c.Spec.Devices.Requests[i]
-		// Of alternatives, of which one is chosen, the most counts for each class.
+		// One of the alternatives is chosen later, so the largest count for each class is taken.
 		most := corev1.ResourceList{}
 		alternative := func(class string, mode resourcev1.DeviceAllocationMode, count int64) {
 			switch mode {

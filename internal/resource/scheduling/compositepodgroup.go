@@ -31,7 +31,7 @@ func compositePodGroup(gates features.Gates) *registry.Kind {
 		Storage: registry.Storage{
 			Version: "v1alpha3", Path: "compositepodgroups", DefaultOnRead: g.defaultOnRead(8),
 		},
-		Subresources: []registry.Subresource{declare.Status()},
+		Subresources: []registry.Subresource{declare.Status("spec", "metadata")},
 		Strategy: registry.Strategy[*compositeGroup]{
 			StatusKeepsMeta: true,
 			PrepareCreate:   g.compositeGroups.DropNew,

@@ -33,8 +33,14 @@ func podGroupKind(gates features.Gates) *registry.Kind {
 			declare.Version("v1beta1", setDefaults),
 			declare.SameMessage[schedulingv1alpha3.PodGroup]("v1alpha3", setDefaults),
 		},
-		Storage:      registry.Storage{Version: "v1beta1", Path: "podgroups", DefaultOnRead: g.defaultOnRead(9)},
-		Subresources: []registry.Subresource{declare.Status()},
+		Storage: registry.Storage{Version: "v1beta1", Path: "podgroups", DefaultOnRead: g.defaultOnRead(9)},
+		Finalizers: []registry.Finalizer{
+			{
+				Name:    "scheduling.k8s.io/podgroup-protection",
+				Remover: "the pod group protection controller of kube-controller-manager", When: "when no pod belongs to the group",
+			},
+		},
+		Subresources: []registry.Subresource{declare.Status("spec", "metadata")},
 		Strategy: registry.Strategy[*podGroup]{
 			StatusKeepsMeta:     true,
 			PrepareCreate:       g.groups.DropNew,

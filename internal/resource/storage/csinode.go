@@ -22,7 +22,7 @@ func csiNode(gates features.Gates) *registry.Kind {
 		// Objects that 1.36 stored have no status.
 		Storage:      registry.Storage{Version: "v1", Path: "csinodes", DefaultOnRead: [][]int32{{3}}},
 		Requests:     registry.Requests{ReturnDeleted: true},
-		Subresources: []registry.Subresource{declare.Status()},
+		Subresources: []registry.Subresource{declare.Status("spec", "metadata")},
 		Metadata:     registry.Metadata{OnUpdate: registry.MetaNew},
 		Strategy: registry.Strategy[*storagev1.CSINode]{
 			StatusKeepsMeta:     true,

@@ -21,11 +21,17 @@ func volumeAttachment(gates features.Gates) *registry.Kind {
 		Names: registry.Names{
 			Group: group, Package: "storage", Resource: "volumeattachments", Name: "VolumeAttachment",
 		},
-		Versions:     []registry.Version{declare.Version[storagev1.VolumeAttachment]("v1", defaultVolumeAttachment)},
-		Storage:      registry.Storage{Version: "v1", Path: "volumeattachments"},
-		Requests:     registry.Requests{ReturnDeleted: true},
-		Metadata:     registry.Metadata{OnUpdate: registry.MetaNew, OnStatusUpdate: registry.MetaNew},
-		Subresources: []registry.Subresource{declare.Status()},
+		Versions: []registry.Version{declare.Version[storagev1.VolumeAttachment]("v1", defaultVolumeAttachment)},
+		Storage:  registry.Storage{Version: "v1", Path: "volumeattachments"},
+		Requests: registry.Requests{ReturnDeleted: true},
+		Metadata: registry.Metadata{OnUpdate: registry.MetaNew, OnStatusUpdate: registry.MetaNew},
+		Finalizers: []registry.Finalizer{
+			{
+				Name:    "external-attacher/",
+				Remover: "the external-attacher of the CSI driver", When: "when the volume is detached from its nodes",
+			},
+		},
+		Subresources: []registry.Subresource{declare.Status("spec", "metadata")},
 		Strategy: registry.Strategy[*storagev1.VolumeAttachment]{
 			StatusKeepsMeta:      true,
 			PrepareStatusUpdate:  disabled.Drop,

@@ -20,7 +20,13 @@ func volumeAttributesClass() *registry.Kind {
 			declare.Version[storagev1.VolumeAttributesClass]("v1", nil),
 			declare.SameMessage[storagev1beta1.VolumeAttributesClass, storagev1.VolumeAttributesClass]("v1beta1", nil),
 		},
-		Storage:  registry.Storage{Version: "v1", Path: "volumeattributesclasses"},
+		Storage: registry.Storage{Version: "v1", Path: "volumeattributesclasses"},
+		Finalizers: []registry.Finalizer{
+			{
+				Name:    "kubernetes.io/vac-protection",
+				Remover: "the VAC protection controller of kube-controller-manager", When: "when no claim or volume uses the class",
+			},
+		},
 		Requests: registry.Requests{UnconditionalUpdate: true, ReturnDeleted: true},
 		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*storagev1.VolumeAttributesClass]{

@@ -42,7 +42,7 @@ func storageVersionMigration() *registry.Kind {
 			Version: "v1", GroupVersion: "storagemigration.k8s.io/v1beta1", Path: "storageversionmigrations",
 		},
 		Metadata:     registry.Metadata{OnUpdate: registry.MetaWhole},
-		Subresources: []registry.Subresource{declare.Status()},
+		Subresources: []registry.Subresource{declare.Status("spec", "metadata")},
 		Strategy: registry.Strategy[*migration]{
 			StatusKeepsMeta: true,
 			Validate: func(m *migration) field.ErrorList {

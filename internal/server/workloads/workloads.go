@@ -17,7 +17,6 @@ import (
 	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/lru"
 
 	"github.com/keelson-dev/keelson/internal/api/client"
@@ -29,26 +28,8 @@ import (
 // Page says how to run what is missing.
 const Page = "https://github.com/keelson-dev/keelson/blob/main/docs/workloads.md"
 
-// The components that act on workloads, by the names of their Leases.
-const (
-	controllerManager = "kube-controller-manager"
-	scheduler         = "kube-scheduler"
-)
-
-// components are all of them.
-var components = [...]string{controllerManager, scheduler}
-
-// needs has the components that an object of a kind needs until its containers run on a node.
-var needs = map[schema.GroupResource][]string{
-	{Resource: "pods"}:                        {scheduler},
-	{Resource: "replicationcontrollers"}:      {controllerManager, scheduler},
-	{Group: "apps", Resource: "deployments"}:  {controllerManager, scheduler},
-	{Group: "apps", Resource: "replicasets"}:  {controllerManager, scheduler},
-	{Group: "apps", Resource: "statefulsets"}: {controllerManager, scheduler},
-	{Group: "apps", Resource: "daemonsets"}:   {controllerManager, scheduler},
-	{Group: "batch", Resource: "jobs"}:        {controllerManager, scheduler},
-	{Group: "batch", Resource: "cronjobs"}:    {controllerManager, scheduler},
-}
+// components act on workloads.
+var components = [...]string{registry.ControllerManager, registry.Scheduler}
 
 // readers are the beginnings of the User-Agents of programs that show warnings to a person.
 var readers = []string{"kubectl", "Helm/"}
@@ -93,7 +74,7 @@ func (n *Notices) Created(r *http.Request, s *registry.Served, o *cache.Object) 
 			n.wrote[i].Store(true)
 		}
 	}
-	needed := needs[s.GroupResource()]
+	needed := s.Kind.RunBy
 	if needed == nil || !forPerson(r) {
 		return
 	}

@@ -46,9 +46,12 @@ func RoundUp(list corev1.ResourceList) {
 // status.
 var PartVerbs = []string{"get", "patch", "update"}
 
-// Status returns a status subresource.
-func Status() registry.Subresource {
-	return registry.Subresource{Name: "status", Verbs: PartVerbs, Status: true}
+// Status returns a status subresource. resets are its Subresource.Resets; without any they are "spec".
+func Status(resets ...string) registry.Subresource {
+	if len(resets) == 0 {
+		resets = []string{"spec"}
+	}
+	return registry.Subresource{Name: "status", Verbs: PartVerbs, Status: true, Resets: resets}
 }
 
 // Scale returns a scale subresource for objects of type T.
