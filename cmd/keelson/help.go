@@ -207,7 +207,7 @@ func terminalWidth(out io.Writer) int {
 	return 0
 }
 
-// noArguments refuses arguments. Of a command with subcommands an argument is a subcommand that does not exist.
+// noArguments refuses arguments. If the command has subcommands, an argument is a subcommand that does not exist.
 func noArguments(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

@@ -75,7 +75,7 @@ type comparison struct {
 	bodies             *bodies
 	notes              []string // what was not compared; printed with --all
 
-	// Of the sections admission and lives: the file of --answers (admission only), the pattern of --cases, the lines that
+	// For the sections admission and lives: the file of --answers (admission only), the pattern of --cases, the lines that
 	// kube-apiserver answers differently itself, and how many cases and lines are compared.
 	answers         string
 	cases           *regexp.Regexp

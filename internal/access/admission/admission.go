@@ -75,7 +75,7 @@ type Attributes struct {
 	// of a collection, as in kube-apiserver.
 	Namespace, Name string
 	// Object is the object as it would become, in its kind's storage version, or what was posted to a
-	// subresource; nil for a deletion. Of a connection it is an Unstructured with the options. Old is the object before, nil
+	// subresource; nil for a deletion. For a connection it is an Unstructured with the options. Old is the object before, nil
 	// on Create; it must not be changed.
 	Object, Old registry.Object
 	Options     Options

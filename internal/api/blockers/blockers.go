@@ -63,7 +63,7 @@ const (
 // Blocker is one thing that an object waits for.
 type Blocker struct {
 	Type Type `json:"type"`
-	// Name is the name of the finalizer, the condition, the webhook or the APIService. Of other objects it is their resource with its
+	// Name is the name of the finalizer, the condition, the webhook or the APIService. For other objects it is their resource with its
 	// group.
 	Name string `json:"name"`
 	// Message is a sentence for people.
@@ -88,7 +88,7 @@ type Object struct {
 	Namespace string    `json:"namespace,omitempty"`
 	Name      string    `json:"name"`
 	UID       types.UID `json:"uid,omitempty"`
-	// Deleting means that the deletion of the object has begun. Of the object that was asked for it is in DeletionTimestamp.
+	// Deleting means that the deletion of the object has begun. For the object that was asked for, DeletionTimestamp says it.
 	Deleting bool `json:"deleting,omitempty"`
 	// Finalizers are what the object itself waits for when it is deleted, at most 20.
 	Finalizers []Holder `json:"finalizers,omitempty"`

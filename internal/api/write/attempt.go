@@ -34,7 +34,7 @@ type attempt struct {
 	looked  bool          // found is known from the conflict of an earlier attempt
 	current *Current
 	// obj is the new object: in the version of the request up to "convert", in the storage version after
-	// it. Of a Scale it is the Scale up to "merge".
+	// it. In a write of a Scale it is the Scale up to "merge".
 	obj registry.Object
 	// kept is obj as it was before "complete", for another attempt.
 	kept      registry.Object

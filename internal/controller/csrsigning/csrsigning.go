@@ -152,7 +152,7 @@ func lifetime(s *certificatesv1.CertificateSigningRequestSpec) time.Duration {
 	return min(time.Duration(*s.ExpirationSeconds)*time.Second, longest)
 }
 
-// parse returns the certificate that a request asks for, and its key. Of the extensions it takes the alternative names alone.
+// parse returns the certificate that a request asks for, and its key. It takes only the alternative names of the extensions.
 // It fails if the request is not valid for the signer.
 func parse(s *certificatesv1.CertificateSigningRequestSpec) (*x509.Certificate, crypto.PublicKey, error) {
 	block, _ := pem.Decode(s.Request)

@@ -183,7 +183,7 @@ func (c *Controller) migrations(ctx context.Context, r resource) (all []*migrati
 	return all, err
 }
 
-// next returns the migration of a resource that is running or has to begin, nil if there is none. Of several it is the oldest.
+// next returns the migration of a resource that is running or has to begin, nil if there is none. It returns the oldest of several.
 func next(all []*migration) *migration {
 	open := slices.DeleteFunc(slices.Clone(all), ended)
 	if len(open) == 0 {

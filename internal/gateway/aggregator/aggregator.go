@@ -170,8 +170,8 @@ func (a *Aggregator) take(changes []informer.Change) {
 	a.changes.add()
 }
 
-// decode returns the APIService after a change, nil if it is gone or cannot be read. Of one that another server does not
-// serve, which most are, it has the name and the spec alone.
+// decode returns the APIService after a change, nil if it is gone or cannot be read. Most APIServices are
+// served by this server itself: those are decoded with their name and spec alone.
 func (a *Aggregator) decode(c *informer.Change) *apiregistrationv1.APIService {
 	if c.Stored == nil {
 		return nil

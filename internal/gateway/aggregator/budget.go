@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// callTime limits one call of a controller: a request and its response, or one page of a list. Of a watch it limits
+	// callTime limits one call of a controller: a request and its response, or one page of a list. For a watch it limits
 	// the time until the response begins.
 	callTime = 15 * time.Second
 	// slowAfter is the time after which a call counts as slow. While a server has slow calls, other calls do not wait

@@ -213,7 +213,7 @@ func TestLevelsWithoutQueuesRefuse(t *testing.T) {
 	if !master.Wait(t.Context(), patience) || master.level.name != "exempt" {
 		t.Error("system:masters is refused")
 	}
-	// Of no group at all, and of no FlowSchema but catch-all.
+	// A user without groups, whom only the FlowSchema catch-all matches.
 	c.Configure(nil, nil)
 	if got := c.Begin(getPods(), user("x"), "").level.name; got != "catch-all" {
 		t.Errorf("%s", got)

@@ -163,7 +163,7 @@ func (s Span) Recording() bool { return s.span != nil }
 // maxText is the number of bytes of a text that a span keeps.
 const maxText = 1 << 10
 
-// Set sets attributes. Of a text the span keeps a copy of at most 1 KiB: it may come from a request, and a part of a text
+// Set sets attributes. The span keeps a copy of at most 1 KiB of a text: a text may come from a request, and a part of it
 // would keep all headers of the request in memory until the span is sent.
 func (s Span) Set(attributes ...attribute.KeyValue) {
 	if s.span == nil {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// Merge returns the tolerations of both lists, without those that another one covers. Of equal ones the first stays.
+// Merge returns the tolerations of both lists, without those that another one covers. The first of equal ones stays.
 // The lists themselves do not change.
 func Merge(first, second []corev1.Toleration) []corev1.Toleration {
 	all := slices.Concat(first, second)

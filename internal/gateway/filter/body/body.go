@@ -31,8 +31,8 @@ const (
 
 // New returns the filter. It comes after authorization, so that only authorized clients can
 // make the server read bodies, and it gives back the seat while it reads. If a body cannot be
-// read to its end, the handler gets the part that was read and the error. Of a body above
-// scheme.MaxBytes the handler gets one byte more than that, which is enough to refuse it. A
+// read to its end, the handler gets the part that was read and the error. If a body is larger than
+// scheme.MaxBytes, the handler gets one byte more than that, which is enough to refuse it. A
 // request is answered 429 if the budget is used up, or if its body is still incomplete when
 // the server stops.
 func New(budget *fairshare.Pool, stopping context.Context) func(http.Handler) http.Handler {

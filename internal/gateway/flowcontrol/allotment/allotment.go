@@ -76,8 +76,8 @@ type Result struct {
 // its target that each level gets that is not at one of its bounds.
 //
 // The lower bound of a level is the smaller one of its nominal seats and its demand, but at least its minimum. So a
-// level gets back what it lent as soon as it needs it. Of exempt levels only the lower bounds are taken from the sum; they
-// use what they need.
+// level gets back what it lent as soon as it needs it. Exempt levels use what they need; only their lower bounds are
+// taken from the sum.
 func Divide(levels []Level) ([]Result, float64) {
 	results := make([]Result, len(levels))
 	var items []Item

@@ -108,8 +108,8 @@ func (l *Level) reorder(q *queue) {
 // finish is the virtual time at which the first waiting request would end.
 func (q *queue) finish() float64 { return q.nextStart + q.first.work() }
 
-// less orders queues by the virtual time at which their first requests would end. Of several with the same time, the
-// one is first that was used least recently.
+// less orders queues by the virtual time at which their first requests would end. If these are equal, the queue
+// that was used least recently is first.
 func (q *queue) less(other *queue) bool {
 	return cmp.Or(cmp.Compare(q.finish(), other.finish()), cmp.Compare(q.turn, other.turn),
 		cmp.Compare(q.index, other.index)) < 0

@@ -561,7 +561,7 @@ func mapOf(t reflect.Type, made map[reflect.Type]*message) func(b []byte, has fo
 			r.keys = append(r.keys, e)
 		}
 		entries := r.keys[start:]
-		// Of entries with the same key the last one counts.
+		// The last of several entries with the same key counts.
 		slices.SortStableFunc(entries, func(x, y mapEntry) int { return strings.Compare(x.key, y.key) })
 		b = append(b, '{')
 		first := len(b)

@@ -244,9 +244,8 @@ type Value struct {
 	Number uint64 // the value of a varint
 }
 
-// Find follows a path of field numbers from the object's message to a value. Of a repeated
-// field it returns the first element. Of a scalar field that occurs more than once it returns
-// the last, like decoders.
+// Find follows a path of field numbers from the object's message to a value. It returns the first element of a repeated
+// field, and the last value of a scalar field that occurs more than once, like decoders.
 func Find(raw []byte, path []int32) (Value, error) {
 	var v Value
 	if len(path) == 0 {

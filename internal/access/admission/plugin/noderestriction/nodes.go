@@ -69,9 +69,8 @@ func forbiddenLabels(labels, old map[string]string) (forbidden []string) {
 	return forbidden
 }
 
-// mayLabel reports whether a kubelet may set the label on its Node. Of the labels with prefixes of Kubernetes, some
-// known labels and two prefixes for kubelets are allowed; all others are refused, including
-// node-restriction.kubernetes.io.
+// mayLabel reports whether a kubelet may set the label on its Node. Labels with prefixes of Kubernetes are
+// refused, among them node-restriction.kubernetes.io, except for some known labels and two prefixes for kubelets.
 func mayLabel(key string) bool {
 	prefix, _, ok := strings.Cut(key, "/")
 	if !ok {

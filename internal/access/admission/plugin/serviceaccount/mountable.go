@@ -83,7 +83,7 @@ type use struct {
 	text func() string
 }
 
-// usesOf returns the uses of a new pod. Of its volumes, only those of type secret count.
+// usesOf returns the uses of a new pod. Only its volumes of type secret count.
 func usesOf(spec *corev1.PodSpec) []use {
 	var used []use
 	for i := range spec.Volumes {

@@ -58,7 +58,7 @@ func TestRoundTrip(t *testing.T) {
 		t.Errorf("info %+v", i)
 	}
 
-	// Of the two definitions called "a" it is the one of document "a".
+	// Two definitions are called "a"; this is the one of document "a".
 	members, err := a.Definitions("a")
 	if err != nil || len(members) != 2 || string(members[0].Value) != `{"$ref":"#/components/schemas/b"}` ||
 		string(members[1].Key) != "b" {
