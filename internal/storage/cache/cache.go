@@ -9,8 +9,9 @@
 //
 // Files, in the order to read them:
 //
-//   - cache.go: Cache and its configuration; feed.go: the watch of the store that feeds it.
-//   - object.go: Object and Event; unread.go: objects whose stored value cannot be read.
+//   - cache.go: Cache and its configuration; feed.go: the watch of the store that feeds it; background.go: its goroutines.
+//   - object.go: Object and Event; decoder.go: objects from stored values; storereader.go: reads of the store.
+//   - unread.go: objects whose stored value cannot be read.
 //   - resource.go: Resource, and how a change is applied; load.go: loading its objects; memory.go and demand.go:
 //     whether its objects are in memory.
 //   - view.go and snapshot.go: reading; count.go: the number of objects after a page; sharedreads.go: reads of old
@@ -157,13 +158,6 @@ type feed struct {
 	failed  atomic.Pointer[error]           // why the cache ended; nil while it runs
 }
 
-// background contains the goroutines of a cache.
-type background struct {
-	ctx    context.Context // ends with Close
-	cancel context.CancelFunc
-	tasks  sync.WaitGroup
-}
-
 // New starts a cache. The caller must call Close.
 func New(o Options) *Cache {
 	c := &Cache{
@@ -203,8 +197,8 @@ func New(o Options) *Cache {
 // Close stops the cache. Waiting readers and cursors end with storage.ErrClosed. It does not close the store.
 func (c *Cache) Close() {
 	c.fail(storage.ErrClosed)
-	c.mu.Lock() // no spawn after this
-	c.background.cancel()
+	c.background.stop()
+	c.mu.Lock()
 	removed := c.removed
 	c.removed = nil
 	c.mu.Unlock()

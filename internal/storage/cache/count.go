@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"strings"
 	"sync"
-
-	"github.com/keelson-dev/keelson/internal/storage"
 )
 
 // remainingCounts remembers how many objects follow the pages of lists, so that a page that is read from the store need
@@ -89,9 +87,7 @@ func (r *Resource) added(after, upTo int64, prefix, from string) (n int64, known
 // countAt counts the objects of a followed resource in the store at revision from, after which the changes of the
 // number are already counted in the state. Then the current number is known.
 func (r *Resource) countAt(from int64) {
-	result, err := r.rangeStore(r.cache.background.ctx, r.cache.store, storage.RangeRequest{
-		Start: r.config.Prefix, End: storage.PrefixEnd(r.config.Prefix), Revision: from, CountOnly: true,
-	})
+	n, err := r.store.count(r.cache.background.ctx, "", from, 0)
 	if err != nil {
 		if r.cache.background.ctx.Err() == nil {
 			r.cache.logger.Warn(
@@ -108,7 +104,7 @@ func (r *Resource) countAt(from int64) {
 	}
 	next := new(state)
 	*next = *st
-	next.counted, next.count = true, st.count+result.Count
+	next.counted, next.count = true, st.count+n
 	r.mu.Lock()
 	r.state.Store(next)
 	r.mu.Unlock()

@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"time"
@@ -35,7 +34,7 @@ func (c *Cache) runFeed() {
 			}
 		default:
 			c.logger.Warn("cache: watch of the store ended, starting again", "revision", c.feed.applied.Load(), "error", err)
-			if !c.pause(50 * time.Millisecond) {
+			if !c.background.pause(50 * time.Millisecond) {
 				return
 			}
 		}
@@ -56,19 +55,9 @@ func (c *Cache) retry(what string, do func() error) bool {
 			return false
 		}
 		c.logger.Warn("cache: cannot "+what+", trying again", "error", err)
-		if !c.pause(wait) {
+		if !c.background.pause(wait) {
 			return false
 		}
-	}
-}
-
-// pause waits for d. It returns false if the cache is closed before.
-func (c *Cache) pause(d time.Duration) bool {
-	select {
-	case <-c.background.ctx.Done():
-		return false
-	case <-time.After(d):
-		return true
 	}
 }
 
@@ -179,82 +168,4 @@ func (c *Cache) relist() error {
 	}
 	c.advance(base)
 	return nil
-}
-
-// Pages of the store are read up to this number of entries or about this number of bytes.
-const (
-	firstPage = 500
-	maxPage   = 1000
-	pageBytes = 1 << 20
-	// readBytes ends a page, if the store can end it by bytes: what is read stays in the cache of a processor until it is encoded.
-	readBytes = 512 << 10
-)
-
-// pages reads the entries with a prefix at one revision, page by page. If the store cannot limit the bytes of a page,
-// it limits the number of entries, by their average size in the previous page.
-type pages struct {
-	request storage.RangeRequest
-	wanted  int // entries that are still wanted; all if not positive
-	done    bool
-}
-
-// newPages starts at the key from, or at the first key with the prefix. Revision 0 is the latest when the first
-// page is read. most is the number of wanted entries; all if it is not positive.
-func newPages(prefix, from string, revision int64, wanted int) *pages {
-	p := &pages{wanted: wanted, request: storage.RangeRequest{
-		Start: max(prefix, from), End: storage.PrefixEnd(prefix), Revision: revision, Bytes: readBytes, Uncounted: true,
-	}}
-	p.setLimit(firstPage)
-	return p
-}
-
-// setLimit bounds the entries of the next page by limit and by the number of wanted entries.
-func (p *pages) setLimit(limit int) {
-	p.request.Limit = limit
-	if p.wanted > 0 {
-		p.request.Limit = min(limit, p.wanted)
-	}
-}
-
-// next returns the next page of a resource, read from the store or its past. It may have more entries than wanted.
-func (p *pages) next(ctx context.Context, r *Resource, from reader) ([]storage.Entry, error) {
-	page, err := r.rangeStore(ctx, from, p.request)
-	if err != nil {
-		return nil, err
-	}
-	p.request.Revision = page.Revision
-	n := len(page.Entries)
-	if !page.More || n == 0 {
-		p.done = true
-		return page.Entries, nil
-	}
-	p.request.Start = page.Entries[n-1].Key + "\x00"
-	bytes := 0
-	for i := range page.Entries {
-		bytes += len(page.Entries[i].Value)
-	}
-	if p.wanted > 0 {
-		// A caller that reads on after the wanted number looks for objects that match a selector.
-		p.wanted = max(p.wanted-n, firstPage)
-	}
-	p.setLimit(min(max(pageBytes/(bytes/n+1), 1), maxPage))
-	return page.Entries, nil
-}
-
-// scan reads the entries of the resource at one revision (0 is the latest), page by page, until each returns false. It
-// returns the revision, and whether it reached the end.
-func (r *Resource) scan(ctx context.Context, revision int64, each func(storage.Entry) bool) (bool, int64, error) {
-	p := newPages(r.config.Prefix, "", revision, 0)
-	for !p.done {
-		entries, err := p.next(ctx, r, r.cache.store)
-		if err != nil {
-			return false, 0, err
-		}
-		for i := range entries {
-			if !each(entries[i]) {
-				return false, p.request.Revision, nil
-			}
-		}
-	}
-	return true, p.request.Revision, nil
 }

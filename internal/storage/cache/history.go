@@ -100,17 +100,17 @@ func (p *historyEvent) size() int64 {
 }
 
 // read returns the event of the change. The encodings of its objects are not cached.
-func (p *historyEvent) read(r *Resource) *Event {
+func (p *historyEvent) read(d *decoder) *Event {
 	if e := p.event.Load(); e != nil {
 		return e
 	}
-	e := &Event{Revision: p.change.Entry.ModRevision, resource: r}
+	e := &Event{Revision: p.change.Entry.ModRevision, decoder: d}
 	e.prevAt.Store(goneObject)
 	if p.change.Prev.ModRevision != 0 {
-		e.Prev = r.readDetached(p.change.Prev)
+		e.Prev = d.readDetached(p.change.Prev)
 	}
 	if !p.change.Deleted {
-		e.Object = r.readDetached(p.change.Entry)
+		e.Object = d.readDetached(p.change.Entry)
 	}
 	if !p.event.CompareAndSwap(nil, e) {
 		return p.event.Load()
@@ -255,7 +255,7 @@ func (h *Histories) open(r *Resource, now time.Time) {
 		openedAt: now, servedAt: now, low: from, head: from,
 	}
 	rd.ctx, rd.cancel = context.WithCancel(r.cache.background.ctx)
-	if r.cache.spawn(rd.run) {
+	if r.cache.background.spawn(rd.run) {
 		h.readers = append(h.readers, rd)
 	}
 }
@@ -318,7 +318,7 @@ func (rd *historyReader) run() {
 	if rd.ctx.Err() == nil && !isFinal(err) && !isCompacted(err) {
 		rd.resource.cache.logger.Warn("cache: reading the store's history failed, trying again",
 			"resource", rd.resource.config.Resource, "error", err)
-		rd.resource.cache.pause(100 * time.Millisecond)
+		rd.resource.cache.background.pause(100 * time.Millisecond)
 	}
 	now := time.Now()
 	h.mu.Lock()
@@ -540,10 +540,10 @@ func (c *Cursor) checkHistory() error {
 func (c *Cursor) historyEvent(p *historyEvent) *Event {
 	r := c.resource
 	key := p.change.Entry.Key[len(r.config.Prefix):]
-	if !c.matchesNames(r.names(key)) {
+	if !c.matchesNames(r.decoder.names(key)) {
 		return nil
 	}
-	e := p.read(r)
+	e := p.read(&r.decoder)
 	if e.Object == nil && e.Prev == nil || !c.matchesEvent(e) {
 		return nil
 	}

@@ -73,7 +73,7 @@ func (r *Resource) startLoad(limit int64) *load {
 		l = &load{done: make(chan struct{})}
 		l.limit.Store(limit)
 		r.loading = l
-		if !r.cache.spawn(func() { r.runLoad(l) }) {
+		if !r.cache.background.spawn(func() { r.runLoad(l) }) {
 			r.loading = nil
 			return nil
 		}
@@ -104,7 +104,7 @@ func (r *Resource) runLoad(load *load) {
 		// pauses limit the load of the store.
 		r.cache.logger.Warn("cache: a load did not end with a state to go on from, trying again",
 			"resource", r.config.Resource, "after", wait, "error", err)
-		if !r.cache.pause(wait) {
+		if !r.cache.background.pause(wait) {
 			err = storage.ErrClosed
 			break
 		}
@@ -138,10 +138,10 @@ func (r *Resource) fetch(ctx context.Context, load *load) (fetchResult, error) {
 	start := time.Now()
 	var bytes, limit int64
 	n := 0
-	edit := r.newObjectSet().Edit()
+	edit := r.decoder.newObjectSet().Edit()
 	room := r.cache.memory.LoadedBytes - r.cache.loadedBytes(r) // for a small resource; of a large one, limit is
-	all, revision, err := r.scan(ctx, 0, func(e storage.Entry) bool {
-		o := r.read(e, nil)
+	all, revision, err := r.store.scan(ctx, 0, func(e storage.Entry) bool {
+		o := r.decoder.read(e, nil)
 		edit.Put(o.Key, o)
 		n, bytes = n+1, bytes+o.memoryBytes()
 		limit = load.limit.Load()
@@ -195,7 +195,7 @@ func (r *Resource) enter(f fetchResult, revision int64, changes []storage.Event)
 	r.mu.Unlock()
 	r.published(events, revision)
 	if !f.all {
-		r.cache.spawn(func() { r.countAt(f.revision) })
+		r.cache.background.spawn(func() { r.countAt(f.revision) })
 	}
 }
 

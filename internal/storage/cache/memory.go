@@ -86,7 +86,7 @@ func (r *Resource) dropObjects() {
 	r.cache.droppedBytes.Add(st.bytes)
 	// There may be many objects. Readers that still use them may cache encodings until the release.
 	r.releasing.Add(1)
-	r.cache.spawn(func() {
+	r.cache.background.spawn(func() {
 		r.releaseEncodings(st.objects, logged)
 		r.releasing.Add(-1)
 	})
@@ -182,5 +182,5 @@ func (r *Resource) restartLog(base int64) {
 	r.changes.interests.Each(r.wakePosting)
 	r.mu.Unlock()
 	r.wakeAll()
-	r.cache.spawn(func() { r.countAt(base) })
+	r.cache.background.spawn(func() { r.countAt(base) })
 }

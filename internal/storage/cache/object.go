@@ -1,10 +1,7 @@
 package cache
 
 import (
-	"strings"
 	"sync/atomic"
-
-	"github.com/keelson-dev/keelson/internal/storage"
 )
 
 // Object is one object at one revision. It is immutable; encodings of it are cached with it, see Resource.Encoded.
@@ -29,33 +26,6 @@ func (o *Object) Err() error {
 	return nil
 }
 
-// read returns the object of a stored entry. like is another revision of the same object, or nil; the two share the
-// memory of the key.
-func (r *Resource) read(e storage.Entry, like *Object) *Object {
-	o := &Object{Revision: e.ModRevision, CreateRevision: e.CreateRevision}
-	if like != nil {
-		o.Key, o.Namespace, o.Name = like.Key, like.Namespace, like.Name
-	} else {
-		// The key is copied because it may be a slice of a larger buffer.
-		o.Key = strings.Clone(e.Key[len(r.config.Prefix):])
-		o.Namespace, o.Name = r.names(o.Key)
-	}
-	h, err := r.config.Codec.Read(e.Key, e.Value, e.ModRevision)
-	if err != nil {
-		r.markUnread(o, e.Value, err)
-		return o
-	}
-	o.Labels, o.Fields, o.Data = h.Labels, h.Fields, h.Data
-	return o
-}
-
-// readDetached returns an object that the cache does not refer to. Its encodings are not cached.
-func (r *Resource) readDetached(e storage.Entry) *Object {
-	o := r.read(e, nil)
-	o.detach()
-	return o
-}
-
 // allowUnbudgeted makes o, which the cache does not refer to, keep its encodings for as long as o itself is referred
 // to. The budget does not count them.
 func (o *Object) allowUnbudgeted() {
@@ -78,23 +48,13 @@ func (o *Object) detach() {
 	}
 }
 
-// names splits a key below the prefix.
-func (r *Resource) names(key string) (namespace, name string) {
-	if r.config.Namespaced {
-		if i := strings.IndexByte(key, '/'); i >= 0 {
-			return key[:i], key[i+1:]
-		}
-	}
-	return "", key
-}
-
 // Event is one change of one object.
 type Event struct {
 	Revision int64
 	Object   *Object // after; nil if it was deleted
 	Prev     *Object // before; nil if it was created
 
-	resource *Resource
+	decoder *decoder // of its resource
 	// logOnly means that only the log refers to Object: neither the loaded objects nor a later event do. Guarded by
 	// Resource.mu.
 	logOnly bool
@@ -117,7 +77,7 @@ func (e *Event) PrevAt() (*Object, error) {
 	if err := p.Err(); err != nil {
 		return nil, err
 	}
-	data, err := e.resource.config.Codec.Restamp(p.Data, e.Revision)
+	data, err := e.decoder.config.Codec.Restamp(p.Data, e.Revision)
 	if err != nil {
 		return nil, err
 	}
@@ -147,9 +107,9 @@ func (e *Event) latest() *Object {
 // releaseEncodings drops the encodings of the objects that only the log kept in memory.
 func (e *Event) releaseEncodings() {
 	if e.Prev != nil {
-		e.resource.cache.encodings.release(e.Prev)
+		e.decoder.encodings.release(e.Prev)
 	}
 	if o := e.prevAt.Swap(goneObject); o != nil && o != goneObject {
-		e.resource.cache.encodings.release(o)
+		e.decoder.encodings.release(o)
 	}
 }

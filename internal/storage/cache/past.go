@@ -7,12 +7,6 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// reader is what a view reads from the store.
-type reader interface {
-	Get(ctx context.Context, key string, revision int64) (storage.Entry, int64, error)
-	Range(ctx context.Context, r storage.RangeRequest) (storage.RangeResult, error)
-}
-
 // past is a reader of what a store keeps beyond its compaction revision.
 type past struct {
 	history storage.History
@@ -39,8 +33,7 @@ func (r *Resource) ViewPast(ctx context.Context, revision int64, namespace strin
 		return v, err
 	}
 	from := past{history, storage.Scope{Prefix: r.config.Prefix, Namespace: namespace}}
-	// No object has this key. The store only checks the revision.
-	if _, _, err := r.getStored(ctx, from, r.config.Prefix, revision); err != nil {
+	if err := r.store.check(ctx, from, revision); err != nil {
 		return nil, err
 	}
 	return &View{resource: r, from: from, revision: revision, exact: true, memory: r.state.Load()}, nil

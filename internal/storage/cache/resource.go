@@ -26,8 +26,10 @@ const eventOverhead = 512
 //   - followed: the changes are logged, and the objects are only in the store;
 //   - loaded: the changes are logged, and all objects are in memory.
 type Resource struct {
-	cache  *Cache
-	config Config
+	cache   *Cache
+	config  Config
+	store   storeReader
+	decoder decoder
 
 	// state is the state that readers use; nil while the resource is unused. It is replaced while both write and mu are
 	// held.
@@ -118,7 +120,10 @@ func (st *state) number() (int64, bool) {
 }
 
 func newResource(c *Cache, config Config) *Resource {
-	return &Resource{cache: c, config: config}
+	r := &Resource{cache: c, config: config}
+	r.store = storeReader{&r.config, c.store}
+	r.decoder = decoder{&r.config, &c.encodings, c.logger}
+	return r
 }
 
 // Stats describes a resource.
@@ -264,18 +269,18 @@ func (r *Resource) wakeAll() {
 // objects in next. It returns nil for the deletion of an object that does not exist.
 func (r *Resource) change(edit *index.Edit[*Object], next *state, c *storage.Event) *Event {
 	key := c.Entry.Key[len(r.config.Prefix):]
-	e := &Event{Revision: c.Entry.ModRevision, resource: r}
+	e := &Event{Revision: c.Entry.ModRevision, decoder: &r.decoder}
 	switch {
 	case edit != nil:
 		e.Prev, _ = edit.Get(key)
 	case c.Prev.ModRevision != 0:
-		e.Prev = r.read(c.Prev, nil)
+		e.Prev = r.decoder.read(c.Prev, nil)
 	}
 	if c.Deleted && e.Prev == nil {
 		return nil
 	}
 	if !c.Deleted {
-		e.Object = r.read(c.Entry, e.Prev)
+		e.Object = r.decoder.read(c.Entry, e.Prev)
 	}
 	if edit == nil {
 		e.logOnly = e.Object != nil
@@ -378,7 +383,7 @@ func (r *Resource) relist(ctx context.Context, base int64) error {
 	}
 	var changes []storage.Event
 	found := make(map[string]struct{}, st.objects.All().Len())
-	_, _, err := r.scan(ctx, base, func(e storage.Entry) bool {
+	_, _, err := r.store.scan(ctx, base, func(e storage.Entry) bool {
 		old, ok := st.objects.All().Get(e.Key[len(r.config.Prefix):])
 		if ok {
 			found[old.Key] = struct{}{}
@@ -515,15 +520,4 @@ func (r *Resource) releaseEncodings(objects index.Set[*Object], keep map[*Object
 		return true
 	})
 	r.cache.encodings.forgetReleased()
-}
-
-// spawn runs f on a goroutine that Close waits for. It returns false if the cache is closed.
-func (c *Cache) spawn(f func()) bool {
-	c.mu.RLock()
-	defer c.mu.RUnlock()
-	if errors.Is(c.background.ctx.Err(), context.Canceled) {
-		return false
-	}
-	c.background.tasks.Go(f)
-	return true
 }

@@ -61,7 +61,7 @@ func (s *sharedReads) start(key sharedReadKey, read *sharedRead, v *View) bool {
 	ctx, cancel := context.WithCancel(r.cache.background.ctx)
 	read.cancel = cancel
 	shared := *v
-	if !r.cache.spawn(func() {
+	if !r.cache.background.spawn(func() {
 		defer close(read.done)
 		size := 0
 		read.err = shared.read(ctx, key.from, key.prefix, 0, func(o *Object) bool {

@@ -1,16 +1,13 @@
 package cache
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"math"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/keelson-dev/keelson/internal/storage"
-	"github.com/keelson-dev/keelson/internal/storage/cache/index"
 )
 
 // If a stored value cannot be read, most often because the key with which it is encrypted is not available, the cache
@@ -41,17 +38,6 @@ type unread struct {
 	err      error                  // why
 	pending  *storage.PendingError  // what it needs; nil if that is not known
 	resolved atomic.Pointer[Object] // the readable object, after it was read
-}
-
-// markUnread makes o an unread object with its stored value and the error of reading it.
-func (r *Resource) markUnread(o *Object, value []byte, err error) {
-	// The value is copied because it may be a slice of a larger buffer, which would stay in memory.
-	u := &unread{value: bytes.Clone(value), err: err}
-	if !errors.As(err, &u.pending) {
-		r.cache.logger.Error("cache: a stored object cannot be read",
-			"key", r.config.Prefix+o.Key, "revision", o.Revision, "error", err)
-	}
-	o.attached.Store(&attachment{unread: u})
 }
 
 // unread returns the stored value of an unread object, or nil for others.
@@ -88,7 +74,7 @@ func (r *Resource) Readable(ctx context.Context, o *Object) (*Object, error) {
 	}
 	var object *Object
 	err := storage.RetryPending(ctx, func() (err error) {
-		object, err = r.readAgain(o)
+		object, err = r.decoder.readAgain(o)
 		return err
 	})
 	if err != nil {
@@ -98,52 +84,9 @@ func (r *Resource) Readable(ctx context.Context, o *Object) (*Object, error) {
 	return object, nil
 }
 
-// readAgain reads an unread object and stores the result in unread.resolved.
-func (r *Resource) readAgain(o *Object) (*Object, error) {
-	u := o.unread()
-	h, err := r.config.Codec.Read(r.config.Prefix+o.Key, u.value, o.Revision)
-	if err != nil {
-		return nil, err
-	}
-	object := &Object{
-		Key: o.Key, Namespace: o.Namespace, Name: o.Name,
-		Revision: o.Revision, CreateRevision: o.CreateRevision,
-		Labels: h.Labels, Fields: h.Fields, Data: h.Data,
-	}
-	if !u.resolved.CompareAndSwap(nil, object) {
-		return u.resolved.Load(), nil
-	}
-	// No encodings are cached with the readable object if o has left the cache. A release of o after this line sees
-	// u.resolved.
-	if o.attached.Load().encodings.Load() == closedEncodings {
-		r.cache.encodings.release(object)
-	}
-	return object, nil
-}
-
 // unreadField is the value of all indexed fields of an unread object, which is not a possible text of a field. All
 // indexes have it, so that the cost of an index does not depend on the number of unread objects.
 const unreadField = "\x00unread"
-
-// newObjectSet returns an empty set for the resource, with its indexes and one more that lists the unread objects.
-func (r *Resource) newObjectSet() index.Set[*Object] {
-	n := len(r.config.Indexes) + 1
-	listed := make([]string, n)
-	for i := range listed {
-		listed[i] = unreadField
-	}
-	return index.NewSet(n, func(o *Object) []string {
-		if o.unread() != nil {
-			return listed
-		}
-		return o.Fields
-	})
-}
-
-// unreadObjects returns the unread objects of a set that was made from newObjectSet.
-func (r *Resource) unreadObjects(objects index.Set[*Object]) index.Tree[*Object] {
-	return objects.WithField(len(r.config.Indexes), unreadField)
-}
 
 // Unread returns how many objects of the snapshot could not be read when it was taken. They are in no index, and not in
 // the encodings of chunks.
@@ -157,7 +100,7 @@ func (s Snapshot) Unread() int {
 // Unread returns how many of the loaded objects are unread now.
 func (r *Resource) Unread() int {
 	if st := r.state.Load(); st != nil && st.loaded {
-		return r.unreadObjects(st.objects).Len()
+		return r.decoder.unreadObjects(st.objects).Len()
 	}
 	return 0
 }
@@ -221,7 +164,7 @@ func (r *Resource) resolveUnread() {
 		return
 	}
 	woken := r.resolver.begin()
-	r.resolver.running = r.cache.spawn(func() { r.resolve(woken) })
+	r.resolver.running = r.cache.background.spawn(func() { r.resolve(woken) })
 }
 
 // need is something that unread objects need, such as a key, and the state of obtaining it.
@@ -247,7 +190,7 @@ func (r *Resource) resolve(woken <-chan struct{}) {
 		if !more && r.stopResolver() {
 			return
 		}
-		if !r.cache.pause(resolverPause) {
+		if !r.cache.background.pause(resolverPause) {
 			return
 		}
 		timer.Reset(wait)
@@ -295,7 +238,7 @@ func (s *resolving) step(now time.Time, all bool) (wait time.Duration, more bool
 	}
 	wait = math.MaxInt64
 	resolved := map[*Object]*Object{}
-	s.r.unreadObjects(st.objects).Ascend("", "", func(o *Object) bool {
+	s.r.decoder.unreadObjects(st.objects).Ascend("", "", func(o *Object) bool {
 		more = true
 		u := o.unread()
 		switch object := u.resolved.Load(); {
@@ -304,7 +247,7 @@ func (s *resolving) step(now time.Time, all bool) (wait time.Duration, more bool
 		case u.pending != nil:
 			wait = min(wait, s.obtain(u.pending, now))
 		case all:
-			if object, err := s.r.readAgain(o); err == nil {
+			if object, err := s.r.decoder.readAgain(o); err == nil {
 				resolved[o] = object
 			}
 		}
@@ -329,7 +272,7 @@ func (s *resolving) obtain(p *storage.PendingError, now time.Time) time.Duration
 	}
 	n.obtaining = true
 	s.obtaining++
-	s.r.cache.spawn(func() {
+	s.r.cache.background.spawn(func() {
 		ctx, cancel := context.WithTimeout(s.r.cache.background.ctx, obtainTimeout)
 		defer cancel()
 		s.results <- obtained{p.Need, p.Obtain(ctx)}
@@ -369,11 +312,11 @@ func (s *resolving) readAll(need string) (failed error) {
 		return nil
 	}
 	resolved := map[*Object]*Object{}
-	s.r.unreadObjects(st.objects).Ascend("", "", func(o *Object) bool {
+	s.r.decoder.unreadObjects(st.objects).Ascend("", "", func(o *Object) bool {
 		if p := o.unread().pending; p == nil || p.Need != need {
 			return true
 		}
-		object, err := s.r.readAgain(o)
+		object, err := s.r.decoder.readAgain(o)
 		if err != nil {
 			failed = err
 		} else {

@@ -94,8 +94,7 @@ func (r *Resource) ViewAt(ctx context.Context, revision int64) (*View, error) {
 	if err := r.cache.await(ctx, revision); err != nil {
 		return nil, err
 	}
-	// No object has this key. The store only checks the revision.
-	if _, _, err := r.getStored(ctx, r.cache.store, r.config.Prefix, revision); err != nil {
+	if err := r.store.check(ctx, r.store.store, revision); err != nil {
 		return nil, err
 	}
 	st, since, covered := r.eventsSince(revision, undoEvents)
@@ -146,7 +145,7 @@ func (v *View) get(ctx context.Context, key string, charge int64) (*Object, bool
 		o, ok := v.snapshot.Get(key)
 		return o, ok, nil
 	}
-	e, at, err := r.getStored(ctx, v.reader(), r.config.Prefix+key, v.revision)
+	e, at, err := r.store.get(ctx, v.reader(), r.config.Prefix+key, v.revision)
 	if err != nil {
 		return nil, false, r.readFailed(err)
 	}
@@ -163,29 +162,7 @@ func (v *View) reader() reader {
 	if v.from != nil {
 		return v.from
 	}
-	return v.resource.cache.store
-}
-
-// getStored reads a key from the store and records that.
-func (r *Resource) getStored(ctx context.Context, from reader, key string, revision int64) (storage.Entry, int64, error) {
-	start := time.Now()
-	e, at, err := from.Get(ctx, key, revision)
-	r.config.Metrics.Request(GetOperation, start, err)
-	return e, at, err
-}
-
-// rangeStore reads a range from the store and records that.
-func (r *Resource) rangeStore(
-	ctx context.Context, from reader, request storage.RangeRequest,
-) (storage.RangeResult, error) {
-	operation := ListOperation
-	if request.CountOnly {
-		operation = CountOperation
-	}
-	start := time.Now()
-	result, err := from.Range(ctx, request)
-	r.config.Metrics.Request(operation, start, err)
-	return result, err
+	return v.resource.store.store
 }
 
 // readFailed returns the error of a failed read of the store: err, or the reason why the resource ended.
@@ -204,7 +181,7 @@ func (v *View) object(e storage.Entry) *Object {
 			return o
 		}
 	}
-	o := r.read(e, nil)
+	o := r.decoder.read(e, nil)
 	o.allowUnbudgeted()
 	return o
 }
@@ -295,10 +272,8 @@ func (v *View) isSmallScan(ctx context.Context) bool {
 			return n <= most
 		}
 	}
-	result, err := r.rangeStore(ctx, r.cache.store, storage.RangeRequest{
-		Start: r.config.Prefix, End: storage.PrefixEnd(r.config.Prefix), CountOnly: true, Uncounted: true, Limit: int(most) + 1,
-	})
-	return err == nil && result.Count <= most
+	n, err := r.store.count(ctx, "", 0, int(most)+1)
+	return err == nil && n <= most
 }
 
 // isLoadCheaper reports whether a read of all objects below prefix raises the demand to half of the one at which the
@@ -313,11 +288,8 @@ func (v *View) isLoadCheaper(ctx context.Context, prefix string) (bool, error) {
 	if missing <= 0 {
 		return true, nil
 	}
-	start := r.config.Prefix + prefix
-	result, err := r.rangeStore(ctx, r.cache.store, storage.RangeRequest{
-		Start: start, End: storage.PrefixEnd(start), CountOnly: true, Uncounted: true, Limit: int(math.Ceil(missing)),
-	})
-	return float64(result.Count) >= missing, r.readFailed(err)
+	counted, err := r.store.count(ctx, prefix, 0, int(math.Ceil(missing)))
+	return float64(counted) >= missing, r.readFailed(err)
 }
 
 // chargeOf returns the charge for each object of a read of most objects; 0 is all.
@@ -355,7 +327,7 @@ func (v *View) read(ctx context.Context, from, prefix string, most int, yield fu
 	}
 	p := newPages(r.config.Prefix+prefix, r.config.Prefix+from, v.revision, most)
 	for !p.done {
-		entries, err := p.next(ctx, r, v.reader())
+		entries, err := p.next(ctx, &r.store, v.reader())
 		if err != nil {
 			return r.readFailed(err)
 		}
@@ -446,7 +418,7 @@ func (v *View) countRemaining(ctx context.Context, prefix, from, next string, sh
 			return n, nil
 		}
 	}
-	result, err := r.rangeStore(ctx, v.reader(), storage.RangeRequest{
+	result, err := r.store.getRange(ctx, v.reader(), storage.RangeRequest{
 		Start: at + max(next, prefix), End: storage.PrefixEnd(at + prefix), Revision: v.revision,
 		CountOnly: true, Uncounted: true, Limit: maxCounted,
 	})
