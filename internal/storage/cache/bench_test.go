@@ -261,9 +261,9 @@ func BenchmarkMemory(b *testing.B) {
 
 // waiting counts the postings at whose gate somebody waits.
 func (r *Resource) waiting() (n int) {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	r.changes.interests.Each(func(p *interest.Posting[wakeup]) {
+	r.published.mu.RLock()
+	defer r.published.mu.RUnlock()
+	r.published.interests.Each(func(p *interest.Posting[wakeup]) {
 		if p.User.ch.Load() != nil {
 			n++
 		}

@@ -63,7 +63,7 @@ func TestBusy(t *testing.T) {
 		for range cursors {
 			<-ended
 		}
-		if n := r.changes.busy.Load(); n != 0 {
+		if n := r.published.busy.Load(); n != 0 {
 			t.Errorf("%d cursors are busy after all were closed", n)
 		}
 		idle()

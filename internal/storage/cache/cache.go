@@ -204,7 +204,7 @@ func (c *Cache) Close() {
 	c.mu.Unlock()
 	for r, timer := range removed {
 		timer.Stop()
-		r.dropLog()
+		r.published.dropLog()
 	}
 	c.background.tasks.Wait()
 }
@@ -218,12 +218,12 @@ func (c *Cache) keepRemoved(r *Resource) {
 			c.mu.Lock()
 			delete(c.removed, r)
 			c.mu.Unlock()
-			r.dropLog()
+			r.published.dropLog()
 		})
 	}
 	c.mu.Unlock()
 	if closed {
-		r.dropLog()
+		r.published.dropLog()
 	}
 }
 

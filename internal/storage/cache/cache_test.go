@@ -484,13 +484,13 @@ func checkEncodings(t *testing.T, c *Cache) {
 	t.Helper()
 	objects := make(map[*Object]bool)
 	for _, r := range c.all() {
-		st := r.state.Load()
+		st := r.published.state.Load()
 		if st == nil {
 			continue
 		}
 		st.objects.All().Ascend("", "", func(o *Object) bool { objects[o] = true; return true })
-		for p := r.changes.log.First(); p < r.changes.log.Next(); p++ {
-			e := r.changes.log.Get(p)
+		for p := r.published.log.First(); p < r.published.log.Next(); p++ {
+			e := r.published.log.Get(p)
 			for _, o := range []*Object{e.Object, e.Prev, e.prevAt.Load()} {
 				if o != nil {
 					objects[o] = true
@@ -836,7 +836,7 @@ func TestRemovedAfterTheLastEvent(t *testing.T) {
 		}
 		time.Sleep(removedGrace + time.Second)
 		synctest.Wait()
-		if n := r.changes.log.Bytes(); n != 0 {
+		if n := r.published.log.Bytes(); n != 0 {
 			t.Errorf("the log of the removed resource still has %d bytes", n)
 		}
 		if _, err := r.Watch(t.Context(), from, Interest{}); !errors.Is(err, ErrRemoved) {
@@ -1130,7 +1130,7 @@ func TestALoadShowsItsChangesAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	close(s.release)
-	wait.Until(t, "the load to end", func() bool { return r.state.Load() != nil })
+	wait.Until(t, "the load to end", func() bool { return r.published.state.Load() != nil })
 	snap, ok, err := r.snapshotOf(t.Context(), last)
 	if err != nil || !ok {
 		t.Fatal(ok, err)

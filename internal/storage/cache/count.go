@@ -1,8 +1,6 @@
 package cache
 
 import (
-	"cmp"
-	"strings"
 	"sync"
 )
 
@@ -50,40 +48,6 @@ func (m *remainingCounts) put(k remainingKey, n remainingCount) {
 	m.counts[k] = n
 }
 
-// maxRecounted bounds how many events are looked at instead of counting objects.
-const maxRecounted = 2048
-
-// added returns how many objects with a prefix and not below from there are more at revision upTo than at revision after.
-// It returns false if the log does not have the changes in between, or too many.
-func (r *Resource) added(after, upTo int64, prefix, from string) (n int64, known bool) {
-	if after > upTo || r.cache.feed.applied.Load() < upTo {
-		return 0, false
-	}
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	log := &r.changes.log
-	if !log.Covers(after) || log.Next()-log.After(after) > maxRecounted {
-		return 0, false
-	}
-	for p := log.After(after); p < log.Next(); p++ {
-		e := log.Get(p)
-		if e.Revision > upTo {
-			break
-		}
-		o := cmp.Or(e.Object, e.Prev)
-		if o.Key < from || !strings.HasPrefix(o.Key, prefix) {
-			continue
-		}
-		switch {
-		case e.Prev == nil:
-			n++
-		case e.Object == nil:
-			n--
-		}
-	}
-	return n, true
-}
-
 // countAt counts the objects of a followed resource in the store at revision from, after which the changes of the
 // number are already counted in the state. Then the current number is known.
 func (r *Resource) countAt(from int64) {
@@ -98,34 +62,12 @@ func (r *Resource) countAt(from int64) {
 	}
 	r.write.Lock()
 	defer r.write.Unlock()
-	st := r.state.Load()
+	st := r.published.state.Load()
 	if st == nil || st.loaded || st.counted || st.from != from {
 		return
 	}
 	next := new(state)
 	*next = *st
 	next.counted, next.count = true, st.count+n
-	r.mu.Lock()
-	r.state.Store(next)
-	r.mu.Unlock()
-}
-
-// numberAt returns the number of objects at a revision. It returns false if the log does not reach back to it.
-func (r *Resource) numberAt(revision int64) (int64, bool) {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	st := r.state.Load()
-	if st == nil || revision > max(st.revision, r.cache.feed.applied.Load()) || !r.changes.log.Covers(revision) {
-		return 0, false
-	}
-	n, ok := st.number()
-	for p := r.changes.log.After(revision); p < r.changes.log.Next(); p++ {
-		switch e := r.changes.log.Get(p); {
-		case e.Prev == nil:
-			n--
-		case e.Object == nil:
-			n++
-		}
-	}
-	return n, ok
+	r.published.amend(next)
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"path"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/keelson-dev/keelson/internal/storage/cache/interest"
@@ -30,35 +29,6 @@ type Interest struct {
 	// Index and Value select by an indexed field, one of Config.Indexes; an
 	// empty Index does not select.
 	Index, Value string
-}
-
-// wakeup is a channel that cursors wait for; it is closed to wake all of them. It costs nothing while no cursor waits.
-type wakeup struct {
-	ch atomic.Pointer[chan struct{}]
-	// waiting is the number of cursors that wait for ch. It grows while Resource.mu is held, also for reading.
-	waiting atomic.Int64
-}
-
-// wait returns the channel. The caller holds Resource.mu, so that no event is appended between its check of the log
-// and this call.
-func (g *wakeup) wait() chan struct{} {
-	for {
-		if p := g.ch.Load(); p != nil {
-			return *p
-		}
-		ch := make(chan struct{})
-		if g.ch.CompareAndSwap(nil, &ch) {
-			return ch
-		}
-	}
-}
-
-// reset returns the channel to close, nil if no cursor waits.
-func (g *wakeup) reset() chan struct{} {
-	if g.ch.Load() == nil {
-		return nil
-	}
-	return *g.ch.Swap(nil)
 }
 
 // Cursor is the position of a watcher in the log of a resource. It has no goroutine and no buffer, so a slow one
@@ -95,9 +65,9 @@ func (r *Resource) Watch(ctx context.Context, from int64, in Interest) (*Cursor,
 			return nil, fmt.Errorf("cache: %s has no index %q", r.config.Resource, in.Index)
 		}
 	}
-	for !r.join(c) {
+	for !r.published.join(c, &r.usage.used) {
 		err := r.waitLoaded(ctx, 0)
-		if errors.Is(err, ErrRemoved) && r.joinRemoved(c) {
+		if errors.Is(err, ErrRemoved) && r.published.joinRemoved(c) {
 			return c, nil
 		}
 		if err != nil {
@@ -113,44 +83,11 @@ func (r *Resource) Watch(ctx context.Context, from int64, in Interest) (*Cursor,
 	return c, nil
 }
 
-// join registers the cursor with its resource, if that is followed.
-func (r *Resource) join(c *Cursor) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.state.Load() == nil {
-		return false
-	}
-	r.usage.used.Store(true)
-	r.changes.cursors++
-	r.changes.busy.Add(1)
-	if key, ok := r.interestKey(c); ok {
-		c.posting = r.changes.interests.Acquire(key, r.changes.log.Next())
-	}
-	c.behind = !r.changes.log.Covers(c.from)
-	c.next = r.changes.log.After(c.from)
-	return true
-}
-
-// joinRemoved registers the cursor with a removed resource, if its log is still there and has everything after c.from: a watcher that was
-// sending its initial events meanwhile gets the rest. It reports whether that is so.
-func (r *Resource) joinRemoved(c *Cursor) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	log := &r.changes.log
-	if !r.removed() || log.Len() == 0 || !log.Covers(c.from) {
-		return false
-	}
-	r.changes.cursors++
-	r.changes.busy.Add(1)
-	c.next = log.After(c.from)
-	return true
-}
-
 // interestKey returns the shortest posting list that contains everything the cursor wants. It returns false if the
 // cursor has to read the whole log.
-func (r *Resource) interestKey(c *Cursor) (interest.Key, bool) {
+func (c *Cursor) interestKey() (interest.Key, bool) {
 	switch in := c.interest; {
-	case in.Name != "" && !r.config.Namespaced:
+	case in.Name != "" && !c.resource.config.Namespaced:
 		return interest.Key{Kind: interest.Object, Value: in.Name}, true
 	case in.Name != "" && in.Namespace != "":
 		return interest.Key{Kind: interest.Object, Value: in.Namespace + "/" + in.Name}, true
@@ -223,7 +160,7 @@ var errTick = errors.New("cache: tick")
 // write meanwhile, and if Applied is its revision; the caller checks this.
 func (c *Cache) Busy() (names []string) {
 	for _, r := range c.all() {
-		if r.changes.busy.Load() > 0 {
+		if r.published.busy.Load() > 0 {
 			names = append(names, cmp.Or(r.config.Resource, r.config.Prefix))
 		}
 	}
@@ -235,12 +172,9 @@ func (c *Cache) Busy() (names []string) {
 func (c *Cache) LastChanged() (name string) {
 	newest := c.Applied()
 	for _, r := range c.all() {
-		r.mu.RLock()
-		if log := &r.changes.log; log.Len() > 0 && log.Revision(log.Next()-1) >= newest {
-			e := log.Get(log.Next() - 1)
-			name = path.Join(cmp.Or(r.config.Resource, r.config.Prefix), cmp.Or(e.Object, e.Prev).Namespace, cmp.Or(e.Object, e.Prev).Name)
+		if e := r.published.last(); e != nil && e.Revision >= newest {
+			name = path.Join(cmp.Or(r.config.Resource, r.config.Prefix), e.latest().Namespace, e.latest().Name)
 		}
-		r.mu.RUnlock()
 	}
 	return name
 }
@@ -253,20 +187,20 @@ func (c *Cursor) Revision() int64 {
 	}
 	r := c.resource
 	tail := r.cache.feed.applied.Load() // before the log is read
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	st := r.state.Load()
-	if st == nil || r.err() != nil || c.next < r.changes.completeFrom {
+	r.published.mu.RLock()
+	defer r.published.mu.RUnlock()
+	st := r.published.state.Load()
+	if st == nil || r.err() != nil || c.next < r.published.completeFrom {
 		return c.revision
 	}
 	if c.posting == nil || c.next < c.posting.Floor() {
-		if c.next < r.changes.log.Next() {
+		if c.next < r.published.log.Next() {
 			return c.revision
 		}
 	} else if len(c.posting.Since(c.next)) > 0 {
 		return c.revision
 	}
-	c.next = r.changes.log.Next()
+	c.next = r.published.log.Next()
 	c.revision = max(c.revision, tail, st.revision)
 	return c.revision
 }
@@ -278,15 +212,7 @@ func (c *Cursor) Close() {
 	}
 	c.closed = true
 	c.leaveHistory()
-	r := c.resource
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.changes.cursors--
-	r.changes.busy.Add(-1)
-	if c.posting != nil {
-		r.changes.interests.Release(c.posting)
-		c.posting = nil
-	}
+	c.resource.published.leave(c)
 }
 
 // collect returns the events of the log for the cursor. Without events it returns the channel that is closed when
@@ -294,13 +220,13 @@ func (c *Cursor) Close() {
 func (c *Cursor) collect() (<-chan struct{}, error) {
 	r := c.resource
 	tail := r.cache.feed.applied.Load() // before the log is read
-	r.mu.RLock()
-	defer r.mu.RUnlock()
+	r.published.mu.RLock()
+	defer r.published.mu.RUnlock()
 	ended := r.err()
 	if ended != nil && !errors.Is(ended, ErrRemoved) {
 		return nil, ended
 	}
-	if c.next < r.changes.completeFrom {
+	if c.next < r.published.completeFrom {
 		c.behind = true
 		return nil, nil
 	}
@@ -310,9 +236,9 @@ func (c *Cursor) collect() (<-chan struct{}, error) {
 				return nil, nil
 			}
 		}
-		c.next = r.changes.log.Next()
+		c.next = r.published.log.Next()
 	} else {
-		if c.next < r.changes.log.First() {
+		if c.next < r.published.log.First() {
 			c.behind = true
 			return nil, nil
 		}
@@ -326,13 +252,13 @@ func (c *Cursor) collect() (<-chan struct{}, error) {
 	if ended != nil {
 		return nil, ended
 	}
-	c.revision = max(c.revision, tail, r.state.Load().revision)
+	c.revision = max(c.revision, tail, r.published.state.Load().revision)
 	if len(c.events) > 0 {
 		return nil, nil
 	}
 	g := c.wakeup()
 	g.waiting.Add(1)
-	r.changes.busy.Add(-1)
+	r.published.busy.Add(-1)
 	return g.wait(), nil
 }
 
@@ -341,25 +267,25 @@ func (c *Cursor) wakeup() *wakeup {
 	if c.posting != nil {
 		return &c.posting.User
 	}
-	return &c.resource.changes.wakeup
+	return &c.resource.published.wakeup
 }
 
 // stopWaiting counts a cursor as busy that does not wait any longer for a channel of collect, unless wake did so.
 func (c *Cursor) stopWaiting(wait <-chan struct{}) {
 	r := c.resource
-	r.mu.RLock()
-	defer r.mu.RUnlock()
+	r.published.mu.RLock()
+	defer r.published.mu.RUnlock()
 	g := c.wakeup()
 	if p := g.ch.Load(); p != nil && (<-chan struct{})(*p) == wait {
 		g.waiting.Add(-1)
-		r.changes.busy.Add(1)
+		r.published.busy.Add(1)
 	}
 }
 
 // scan reads events of the whole log: a bounded number, but only complete revisions. It reports whether it reached
 // the end.
 func (c *Cursor) scan() bool {
-	log := &c.resource.changes.log
+	log := &c.resource.published.log
 	end := min(log.Next(), c.next+cursorScan)
 	for c.next < log.Next() {
 		if c.next >= end && log.Revision(c.next) > log.Revision(c.next-1) {
@@ -376,7 +302,7 @@ func (c *Cursor) scan() bool {
 // takeEvent reads the event at a position. If the batch is full and a new revision begins, it returns false and leaves
 // the event for the next call.
 func (c *Cursor) takeEvent(position uint64) bool {
-	e := c.resource.changes.log.Get(position)
+	e := c.resource.published.log.Get(position)
 	size := len(e.latest().Data)
 	n := len(c.events)
 	full := n >= cursorBatch || n > 0 && c.bytes+size > cursorBytes

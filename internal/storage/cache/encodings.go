@@ -4,6 +4,8 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"github.com/keelson-dev/keelson/internal/storage/cache/index"
 )
 
 // EncodingID identifies an encoding of an object other than its Data: another media type, another version, a row of a
@@ -281,6 +283,17 @@ func (b *encodingBudget) release(o *Object) {
 	}
 }
 
+// releaseAll releases objects that are not loaded any more, except those in keep.
+func (b *encodingBudget) releaseAll(objects index.Set[*Object], keep map[*Object]bool) {
+	objects.All().Ascend("", "", func(o *Object) bool {
+		if !keep[o] {
+			b.release(o)
+		}
+		return true
+	})
+	b.forgetReleased()
+}
+
 // evict moves the hand until the encodings fit in the budget. It gives up if another goroutine is doing so, or after a
 // bounded number of steps; the next added encoding continues.
 func (b *encodingBudget) evict() {
@@ -383,12 +396,12 @@ func (r *Resource) AddEncoding(key string, revision int64, id EncodingID, data [
 	defer pending.mu.Unlock()
 	// The feed publishes a state before it takes the pending encodings. So either this call sees the state, or the
 	// feed sees the entry that this call makes.
-	st := r.state.Load()
+	st := r.published.state.Load()
 	if st == nil {
 		return
 	}
 	if st.revision >= revision {
-		if o := r.writtenObject(st, key, revision); o != nil {
+		if o := r.published.written(st, key, revision); o != nil {
 			r.cache.encodings.addRecent(o, id, data)
 		}
 		return
@@ -408,24 +421,6 @@ func (r *Resource) AddEncoding(key string, revision int64, id EncodingID, data [
 		pending.objects = make(map[string]pendingObject)
 	}
 	pending.objects[key] = p
-}
-
-// writtenObject returns the object that was written under a key at a revision, or nil if it is not in memory.
-func (r *Resource) writtenObject(st *state, key string, revision int64) *Object {
-	if st.loaded {
-		if o, ok := st.objects.All().Get(key); ok && o.Revision == revision {
-			return o
-		}
-		return nil
-	}
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	for p := r.changes.log.After(revision - 1); p < r.changes.log.Next() && r.changes.log.Revision(p) == revision; p++ {
-		if o := r.changes.log.Get(p).Object; o != nil && o.Key == key {
-			return o
-		}
-	}
-	return nil
 }
 
 // attach caches the pending encodings of the objects of events, and drops pending ones up to revision that did not

@@ -481,7 +481,7 @@ func (c *Cursor) readHistory(ctx context.Context, tick <-chan time.Time) error {
 	if errors.Is(w.err, errNoReader) {
 		r.cache.logger.Warn("cache: a watch ends because too many others read the store's history",
 			"resource", r.config.Resource, "revision", c.revision)
-		return &storage.CompactedError{Revision: c.revision + 1, Compacted: r.logStart()}
+		return &storage.CompactedError{Revision: c.revision + 1, Compacted: r.published.logStart()}
 	}
 	if w.err != nil {
 		return w.err
@@ -495,25 +495,18 @@ func (c *Cursor) readHistory(ctx context.Context, tick <-chan time.Time) error {
 	return nil
 }
 
-// logStart returns the first revision after which a watch can start without the history.
-func (r *Resource) logStart() int64 {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return r.changes.log.Start()
-}
-
 // rejoinLog moves the cursor to the log if the log covers its revision.
 func (c *Cursor) rejoinLog() bool {
 	r := c.resource
-	r.mu.RLock()
-	ok := r.state.Load() != nil && r.changes.log.Covers(c.revision)
+	r.published.mu.RLock()
+	ok := r.published.state.Load() != nil && r.published.log.Covers(c.revision)
 	if ok {
 		c.behind = false
-		c.next = r.changes.log.After(c.revision)
+		c.next = r.published.log.After(c.revision)
 		// The history may have returned events to the cursor that the feed has not appended to the log yet.
 		c.from = max(c.from, c.revision)
 	}
-	r.mu.RUnlock()
+	r.published.mu.RUnlock()
 	if ok {
 		c.leaveHistory()
 	}

@@ -46,7 +46,7 @@ func (r *Resource) waitLoaded(ctx context.Context, limit int64) error {
 			r.write.Unlock()
 			return err
 		}
-		if st := r.state.Load(); st != nil && (st.loaded || limit == 0) {
+		if st := r.published.state.Load(); st != nil && (st.loaded || limit == 0) {
 			r.write.Unlock()
 			return nil
 		}
@@ -93,7 +93,7 @@ func (r *Resource) runLoad(load *load) {
 	for wait := minLoadPause; ; wait = min(2*wait, maxLoadPause) {
 		var f fetchResult
 		f, err = r.fetch(r.cache.background.ctx, load)
-		if err == nil && r.state.Load() != nil {
+		if err == nil && r.published.state.Load() != nil {
 			// The log must have all changes up to the revision of the objects.
 			err = r.cache.await(r.cache.background.ctx, f.revision)
 		}
@@ -157,7 +157,7 @@ func (r *Resource) fetch(ctx context.Context, load *load) (fetchResult, error) {
 func (r *Resource) install(load *load, f fetchResult) bool {
 	r.write.Lock()
 	defer r.write.Unlock()
-	st := r.state.Load()
+	st := r.published.state.Load()
 	switch {
 	case r.err() != nil:
 		load.err = fmt.Errorf("cache: loading %s: %w", r.config.Resource, r.err())
@@ -188,64 +188,28 @@ func (r *Resource) enter(f fetchResult, revision int64, changes []storage.Event)
 		r.addDemand(float64(f.objects.All().Len()))
 	}
 	r.config.Metrics.Loaded(time.Since(f.began))
-	next, events := r.after(st, changes, revision)
-	r.mu.Lock()
-	r.changes.log.Reset(f.revision)
-	r.publish(next, events)
-	r.mu.Unlock()
-	r.published(events, revision)
+	next, events := st.after(&r.decoder, changes, revision)
+	r.published.begin(f.revision, next, events, r.logLimit(next))
+	r.afterPublish(events, revision)
 	if !f.all {
 		r.cache.background.spawn(func() { r.countAt(f.revision) })
 	}
 }
 
-// installObjects makes a followed resource loaded. The objects were read at the revision of the log's end or before,
-// and the later events of the log are applied to them. It returns false if the log does not reach back to their
-// revision. The caller holds write.
+// installObjects makes a followed resource loaded. It returns false if the log does not reach back to the revision of the
+// objects. The caller holds write.
 func (r *Resource) installObjects(f fetchResult) bool {
-	st := r.state.Load()
-	if st.loaded {
+	if r.published.state.Load().loaded {
 		return true
 	}
-	if !r.changes.log.Covers(f.revision) {
+	next, ok := r.published.load(f)
+	if !ok {
 		return false
 	}
-	edit := f.objects.Edit()
-	bytes := f.bytes
-	first := r.changes.log.After(f.revision)
-	for p := r.changes.log.First(); p < r.changes.log.Next(); p++ {
-		e := r.changes.log.Get(p)
-		o := e.Object
-		switch {
-		case p >= first && o == nil:
-			old, _ := edit.Delete(e.Prev.Key)
-			bytes -= old.memoryBytes()
-		case p >= first:
-			old, _ := edit.Put(o.Key, o)
-			bytes += o.memoryBytes() - old.memoryBytes()
-		case o != nil:
-			// The tree and the log share one object with its encodings.
-			if same, ok := edit.Get(o.Key); ok && same.Revision == o.Revision && o.unread() == nil {
-				edit.Put(o.Key, o)
-			}
-		}
-	}
 	r.usage.loads.Add(1)
-	next := &state{revision: st.revision, loaded: true, objects: edit.Done(), bytes: bytes}
-	all := next.objects.All()
 	r.addDemand(float64(next.objects.All().Len()))
-	r.checkedBytes = bytes
-	r.mu.Lock()
-	r.changes.log.Resize(func(e *Event) int64 {
-		if e.Object != nil {
-			now, _ := all.Get(e.Object.Key)
-			e.logOnly = e.Object != now
-		}
-		return e.cost()
-	})
-	r.countLog()
-	r.state.Store(next)
-	r.mu.Unlock()
+	r.checkedBytes = next.bytes
+	r.published.replace(next, r.logLimit(next))
 	r.resolveUnread()
 	return true
 }

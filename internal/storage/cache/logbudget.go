@@ -34,7 +34,7 @@ func (c *Cache) trimLogs() {
 	all := append(c.all(), c.keptRemoved()...)
 	sizes := make([]int64, len(all))
 	for i, r := range all {
-		sizes[i] = r.changes.counted.Load()
+		sizes[i] = r.published.counted.Load()
 	}
 	b := &c.logs
 	most := fairSize(sizes, b.limit-b.limit/8, c.windowBytes)
@@ -46,13 +46,7 @@ func (c *Cache) trimLogs() {
 			continue
 		}
 		r.write.Lock()
-		if st := r.state.Load(); st != nil {
-			r.mu.Lock()
-			r.trim(st)
-			r.mu.Unlock()
-		} else if r.removed() {
-			r.trimRemoved(most)
-		}
+		r.published.trimLog(r.logLimit(r.published.state.Load()))
 		r.write.Unlock()
 	}
 }

@@ -17,7 +17,7 @@ func (r *Resource) addDemand(charge float64) float64 {
 func (r *Resource) charge(cost float64) {
 	sum := r.addDemand(cost)
 	m := &r.cache.memory
-	st := r.state.Load()
+	st := r.published.state.Load()
 	if st == nil || st.loaded || !st.counted || !m.loads() || sum < m.LoadAfter*float64(max(st.count, 1)) {
 		return
 	}
@@ -26,7 +26,7 @@ func (r *Resource) charge(cost float64) {
 		return // the next read will try
 	}
 	defer r.write.Unlock()
-	if st := r.state.Load(); st != nil && !st.loaded && r.err() == nil {
+	if st := r.published.state.Load(); st != nil && !st.loaded && r.err() == nil {
 		r.startLoad(room)
 	}
 }
@@ -53,7 +53,7 @@ func (r *Resource) room(objects int64) (int64, bool) {
 // loadedBytes returns the memory of the objects of all loaded resources but one, which may be nil.
 func (c *Cache) loadedBytes(but *Resource) (sum int64) {
 	for _, r := range c.all() {
-		if st := r.state.Load(); r != but && st != nil && st.loaded {
+		if st := r.published.state.Load(); r != but && st != nil && st.loaded {
 			sum += st.bytes
 		}
 	}
@@ -66,28 +66,17 @@ func (c *Cache) isSmall(st *state) bool { return c.memory.small(st.objects.All()
 // dropObjects changes a loaded resource to a followed one: its objects are then only in the store. The caller holds
 // write.
 func (r *Resource) dropObjects() {
-	st := r.state.Load()
+	st := r.published.state.Load()
 	next := &state{revision: st.revision, counted: true, count: int64(st.objects.All().Len())}
 	r.usage.noteSize(int(next.count), st.bytes)
-	r.mu.Lock()
-	logged := make(map[*Object]bool, 2*r.changes.log.Len())
-	for p := r.changes.log.First(); p < r.changes.log.Next(); p++ {
-		e := r.changes.log.Get(p)
-		logged[e.Object], logged[e.Prev] = true, true
-	}
-	r.changes.log.Resize(func(e *Event) int64 {
-		e.logOnly = e.Object != nil
-		return e.cost()
-	})
-	r.state.Store(next)
-	r.trim(next)
-	r.mu.Unlock()
+	logged := r.published.objects()
+	r.published.replace(next, r.logLimit(next))
 	r.checkedBytes = 0
 	r.cache.droppedBytes.Add(st.bytes)
 	// There may be many objects. Readers that still use them may cache encodings until the release.
 	r.releasing.Add(1)
 	r.cache.background.spawn(func() {
-		r.releaseEncodings(st.objects, logged)
+		r.cache.encodings.releaseAll(st.objects, logged)
 		r.releasing.Add(-1)
 	})
 }
@@ -97,7 +86,7 @@ func (r *Resource) dropObjects() {
 // write.
 func (r *Resource) checkMemory() {
 	m := &r.cache.memory
-	st := r.state.Load()
+	st := r.published.state.Load()
 	if st == nil || !st.loaded || r.loading != nil {
 		return
 	}
@@ -118,7 +107,7 @@ func (r *Resource) checkMemory() {
 func (c *Cache) seldomRead() *Resource {
 	var seldom, all memoryUse
 	for _, r := range c.all() {
-		st := r.state.Load()
+		st := r.published.state.Load()
 		if st == nil || !st.loaded {
 			continue
 		}
@@ -156,7 +145,7 @@ func (u *memoryUse) add(r *Resource, bytes int64, rate float64) {
 func (c *Cache) dropSeldomRead() {
 	for r := c.seldomRead(); r != nil; r = c.seldomRead() {
 		r.write.Lock()
-		st := r.state.Load()
+		st := r.published.state.Load()
 		drop := st != nil && st.loaded && r.loading == nil
 		if drop {
 			r.dropObjects()
@@ -166,21 +155,4 @@ func (c *Cache) dropSeldomRead() {
 			return
 		}
 	}
-}
-
-// restartLog restarts the log of a followed resource at revision base, because earlier changes are unknown. Its cursors
-// must then read the history of the store. The caller holds write.
-func (r *Resource) restartLog(base int64) {
-	r.mu.Lock()
-	r.changes.log.Clear(r.releaseEvent)
-	r.changes.log.Reset(base)
-	r.changes.log.Skip()
-	r.countLog()
-	r.changes.completeFrom = r.changes.log.Next()
-	r.state.Store(&state{revision: base, from: base})
-	r.wake(&r.changes.wakeup)
-	r.changes.interests.Each(r.wakePosting)
-	r.mu.Unlock()
-	r.wakeAll()
-	r.cache.background.spawn(func() { r.countAt(base) })
 }

@@ -2,6 +2,8 @@ package cache
 
 import (
 	"sync/atomic"
+
+	"github.com/keelson-dev/keelson/internal/storage/cache/interest"
 )
 
 // Object is one object at one revision. It is immutable; encodings of it are cached with it, see Resource.Encoded.
@@ -96,6 +98,37 @@ func (e *Event) PrevAt() (*Object, error) {
 	return o, nil
 }
 
+// cost returns what the log is charged for an event: the memory that is in use only because of the event. That is the
+// previous object with its encodings, a second copy of the previous object for a deletion (see PrevAt), and the object
+// itself if the objects are not loaded.
+func (e *Event) cost() int64 {
+	n := int64(eventOverhead)
+	if e.Prev != nil {
+		n += e.Prev.size() + e.Prev.encodingBytes()
+		if e.Object == nil {
+			n += e.Prev.size()
+		}
+	}
+	if e.logOnly {
+		n += objectOverhead + e.Object.size()
+	}
+	return n
+}
+
+// subject returns the properties of the event by which package interest finds the cursors.
+func (e *Event) subject() interest.Subject {
+	o := e.latest()
+	s := interest.Subject{Key: o.Key, Namespace: o.Namespace, Name: o.Name}
+	if e.Prev != nil {
+		s.Old, s.Unreadable = e.Prev.Fields, e.Prev.Err() != nil
+	}
+	if e.Object != nil {
+		s.New = e.Object.Fields
+		s.Unreadable = s.Unreadable || e.Object.Err() != nil
+	}
+	return s
+}
+
 // latest returns the object after the event, or for a deletion the one before it.
 func (e *Event) latest() *Object {
 	if e.Object != nil {
@@ -112,4 +145,16 @@ func (e *Event) releaseEncodings() {
 	if o := e.prevAt.Swap(goneObject); o != nil && o != goneObject {
 		e.decoder.encodings.release(o)
 	}
+}
+
+// objectOverhead is charged for a loaded object in addition to its data: the Object, its labels and fields, and its
+// entries in the trees.
+const objectOverhead = 400
+
+// memoryBytes returns the memory of a loaded object without its encodings; 0 for nil.
+func (o *Object) memoryBytes() int64 {
+	if o == nil {
+		return 0
+	}
+	return objectOverhead + int64(len(o.Key)) + o.size()
 }

@@ -36,5 +36,5 @@ func (r *Resource) ViewPast(ctx context.Context, revision int64, namespace strin
 	if err := r.store.check(ctx, from, revision); err != nil {
 		return nil, err
 	}
-	return &View{resource: r, from: from, revision: revision, exact: true, memory: r.state.Load()}, nil
+	return &View{resource: r, from: from, revision: revision, exact: true, memory: r.published.state.Load()}, nil
 }

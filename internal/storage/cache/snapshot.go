@@ -44,7 +44,7 @@ func (r *Resource) snapshotOf(ctx context.Context, min int64) (Snapshot, bool, e
 		}
 		// The order matters: a state that is loaded after applied contains all changes up to applied.
 		applied := r.cache.feed.applied.Load()
-		st := r.state.Load()
+		st := r.published.state.Load()
 		switch {
 		case st == nil || !st.loaded:
 			return Snapshot{}, false, nil
@@ -65,26 +65,6 @@ func (r *Resource) snapshotOf(ctx context.Context, min int64) (Snapshot, bool, e
 // snapshot returns a snapshot of objects at revision.
 func (r *Resource) snapshot(objects index.Set[*Object], revision int64) Snapshot {
 	return Snapshot{objects, revision, r.config.Indexes}
-}
-
-// eventsSince returns the current state and the events after revision that led to it. It returns false if the log does
-// not have all of them, or if they are more than limit.
-func (r *Resource) eventsSince(revision int64, limit int) (*state, []*Event, bool) {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	st := r.state.Load()
-	if st == nil || !r.changes.log.Covers(revision) {
-		return st, nil, false
-	}
-	first := r.changes.log.After(revision)
-	if r.changes.log.Next()-first > uint64(limit) {
-		return st, nil, false
-	}
-	events := make([]*Event, 0, r.changes.log.Next()-first)
-	for p := first; p < r.changes.log.Next(); p++ {
-		events = append(events, r.changes.log.Get(p))
-	}
-	return st, events, true
 }
 
 // undo returns the objects before events, by reverting the events from the last to the first. The alternative, a tree

@@ -99,7 +99,7 @@ func (s Snapshot) Unread() int {
 
 // Unread returns how many of the loaded objects are unread now.
 func (r *Resource) Unread() int {
-	if st := r.state.Load(); st != nil && st.loaded {
+	if st := r.published.state.Load(); st != nil && st.loaded {
 		return r.decoder.unreadObjects(st.objects).Len()
 	}
 	return 0
@@ -227,7 +227,7 @@ type resolving struct {
 // step reads the objects that can be read, starts the attempts that are due, and returns how long to wait for the next
 // one. It returns false if no object is unread.
 func (s *resolving) step(now time.Time, all bool) (wait time.Duration, more bool) {
-	st := s.r.state.Load()
+	st := s.r.published.state.Load()
 	if st == nil || !st.loaded {
 		return 0, false
 	}
@@ -307,7 +307,7 @@ func (s *resolving) finish(result obtained, now time.Time) {
 
 // readAll reads the objects whose need was obtained. It returns an error if one of them still cannot be read.
 func (s *resolving) readAll(need string) (failed error) {
-	st := s.r.state.Load()
+	st := s.r.published.state.Load()
 	if st == nil || !st.loaded {
 		return nil
 	}
@@ -328,29 +328,14 @@ func (s *resolving) readAll(need string) (failed error) {
 	return failed
 }
 
-// replaceUnread replaces unread objects by their readable ones, if they are still loaded. The objects do not change by
-// that: the revision remains the same, and there is no event.
+// replaceUnread replaces unread objects by their readable ones, if they are still loaded.
 func (r *Resource) replaceUnread(resolved map[*Object]*Object) {
 	if len(resolved) == 0 {
 		return
 	}
 	r.write.Lock()
 	defer r.write.Unlock()
-	st := r.state.Load()
-	if st == nil || !st.loaded {
-		return
+	if st := r.published.state.Load(); st != nil && st.loaded {
+		r.published.amend(st.withReadable(resolved))
 	}
-	next := new(state)
-	*next = *st
-	edit := st.objects.Edit()
-	for o, object := range resolved {
-		if now, ok := edit.Get(o.Key); ok && now == o {
-			edit.Put(object.Key, object)
-			next.bytes += object.memoryBytes() - o.memoryBytes()
-		}
-	}
-	next.objects = edit.Done()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.state.Store(next)
 }

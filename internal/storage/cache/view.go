@@ -43,7 +43,7 @@ func (r *Resource) View(ctx context.Context, min int64) (*View, error) {
 		if err := r.err(); err != nil {
 			return nil, err
 		}
-		st := r.state.Load()
+		st := r.published.state.Load()
 		switch {
 		case st == nil:
 			if err := r.waitLoaded(ctx, 0); err != nil {
@@ -85,7 +85,7 @@ func (r *Resource) ViewAt(ctx context.Context, revision int64) (*View, error) {
 	if err := r.err(); err != nil {
 		return nil, err
 	}
-	if r.state.Load() == nil {
+	if r.published.state.Load() == nil {
 		if err := r.waitLoaded(ctx, 0); err != nil {
 			return nil, err
 		}
@@ -97,7 +97,7 @@ func (r *Resource) ViewAt(ctx context.Context, revision int64) (*View, error) {
 	if err := r.store.check(ctx, r.store.store, revision); err != nil {
 		return nil, err
 	}
-	st, since, covered := r.eventsSince(revision, undoEvents)
+	st, since, covered := r.published.eventsSince(revision, undoEvents)
 	switch {
 	case r.err() != nil:
 		return nil, r.err()
@@ -267,7 +267,7 @@ func (v *View) isSmallScan(ctx context.Context) bool {
 	if time.Now().UnixNano() < r.usage.fullUntil.Load() {
 		return false
 	}
-	if st := r.state.Load(); st != nil {
+	if st := r.published.state.Load(); st != nil {
 		if n, known := st.number(); known {
 			return n <= most
 		}
@@ -407,13 +407,13 @@ func (v *View) countRemaining(ctx context.Context, prefix, from, next string, sh
 		return n, nil
 	}
 	if prefix == "" && from == "" && r.cache.await(ctx, v.revision) == nil {
-		if all, ok := r.numberAt(v.revision); ok {
+		if all, ok := r.published.numberAt(v.revision, r.cache.Applied()); ok {
 			n.number = all - int64(shown)
 			return n, nil
 		}
 	}
 	if earlier, ok := r.cache.remaining.get(remainingKey{at + prefix, at + next}); ok {
-		added, ok := r.added(earlier.revision, v.revision, prefix, next)
+		added, ok := r.published.added(earlier.revision, v.revision, r.cache.Applied(), prefix, next)
 		if n.number, n.more = earlier.number+added, earlier.more; ok && n.number > 0 && !(n.more && added < 0) {
 			return n, nil
 		}
