@@ -11,9 +11,10 @@
 //
 //   - cache.go: Cache and its configuration; feed.go: the watch of the store that feeds it; background.go: its goroutines.
 //   - object.go: Object and Event; decoder.go: objects from stored values; storereader.go: reads of the store.
-//   - unread.go: objects whose stored value cannot be read.
-//   - resource.go: Resource, and how a change is applied; load.go: loading its objects; memory.go and demand.go:
-//     whether its objects are in memory.
+//   - unread.go: objects whose stored value cannot be read; resolver.go: how they become readable.
+//   - resource.go: Resource, and how it receives changes; state.go: a resource at one revision; published.go: the state and
+//     the log, which readers and watchers see; load.go: loading its objects; usage.go, memory.go and demand.go: whether its
+//     objects are in memory.
 //   - view.go and snapshot.go: reading; count.go: the number of objects after a page; sharedreads.go: reads of old
 //     revisions that requests share.
 //   - cursor.go: watching; history.go: watching from a revision before the log.

@@ -170,7 +170,7 @@ func (r *Resource) install(load *load, f fetchResult) bool {
 	}
 	if !f.all && f.limit > 0 && load.err == nil {
 		load.err = errTooLarge
-		r.usage.fullUntil.Store(time.Now().Add(fullPause).UnixNano())
+		r.usage.noteFull()
 	}
 	r.loading = nil
 	return true
@@ -185,7 +185,7 @@ func (r *Resource) enter(f fetchResult, revision int64, changes []storage.Event)
 	if f.all {
 		r.usage.loads.Add(1)
 		st.objects, st.bytes = f.objects, f.bytes
-		r.addDemand(float64(f.objects.All().Len()))
+		r.usage.charge(float64(f.objects.All().Len()))
 	}
 	r.config.Metrics.Loaded(time.Since(f.began))
 	next, events := st.after(&r.decoder, changes, revision)
@@ -207,9 +207,9 @@ func (r *Resource) installObjects(f fetchResult) bool {
 		return false
 	}
 	r.usage.loads.Add(1)
-	r.addDemand(float64(next.objects.All().Len()))
+	r.usage.charge(float64(next.objects.All().Len()))
 	r.checkedBytes = next.bytes
 	r.published.replace(next, r.logLimit(next))
-	r.resolveUnread()
+	r.resolver.start()
 	return true
 }

@@ -1,27 +1,17 @@
 package cache
 
-import (
-	"time"
-)
-
 // checkInterval returns the number of bytes by which the objects of a resource grow between two calls of checkMemory.
 func (m *Memory) checkInterval() int64 { return min(max(m.UnreadBytes, 0)/16, 1<<20) }
-
-// addDemand adds the charges of reads to the demand, and returns the demand.
-func (r *Resource) addDemand(charge float64) float64 {
-	return r.usage.demand.add(time.Now(), r.cache.memory.HalfLife, charge+float64(r.usage.reads.Swap(0)))
-}
 
 // charge adds the charges of reads that the store has served. It starts a load if reading all objects into memory would
 // have been cheaper, and there is room for them.
 func (r *Resource) charge(cost float64) {
-	sum := r.addDemand(cost)
-	m := &r.cache.memory
+	sum := r.usage.charge(cost)
 	st := r.published.state.Load()
-	if st == nil || st.loaded || !st.counted || !m.loads() || sum < m.LoadAfter*float64(max(st.count, 1)) {
+	if st == nil || st.loaded || !st.counted || !r.usage.isWorthLoading(sum, st.count) {
 		return
 	}
-	room, ok := r.room(st.count)
+	room, ok := r.usage.room(st.count, func() int64 { return r.cache.loadedBytes(r) })
 	if !ok || !r.write.TryLock() {
 		return // the next read will try
 	}
@@ -29,25 +19,6 @@ func (r *Resource) charge(cost float64) {
 	if st := r.published.state.Load(); st != nil && !st.loaded && r.err() == nil {
 		r.startLoad(room)
 	}
-}
-
-// fullPause is the time without further loads after there was no memory for the objects.
-const fullPause = 5 * time.Second
-
-// room returns the number of bytes that the objects of the resource may take in addition to other resources, and
-// whether the given number of objects is expected to fit. After a negative result it returns false for fullPause
-// without checking.
-func (r *Resource) room(objects int64) (int64, bool) {
-	now := time.Now()
-	if now.UnixNano() < r.usage.fullUntil.Load() {
-		return 0, false
-	}
-	room := r.cache.memory.LoadedBytes - r.cache.loadedBytes(r)
-	if room <= 0 || objects > room/r.usage.objectSize() {
-		r.usage.fullUntil.Store(now.Add(fullPause).UnixNano())
-		return 0, false
-	}
-	return room, true
 }
 
 // loadedBytes returns the memory of the objects of all loaded resources but one, which may be nil.
@@ -111,7 +82,7 @@ func (c *Cache) seldomRead() *Resource {
 		if st == nil || !st.loaded {
 			continue
 		}
-		rate := r.addDemand(0) / float64(max(st.objects.All().Len(), 1))
+		rate := r.usage.charge(0) / float64(max(st.objects.All().Len(), 1))
 		all.add(r, st.bytes, rate)
 		if rate < seldomRead && !c.isSmall(st) {
 			seldom.add(r, st.bytes, rate)

@@ -356,7 +356,8 @@ func (p *published) added(after, upTo, applied int64, prefix, from string) (n in
 	return n, true
 }
 
-// numberAt returns the number of objects at a revision. The feed has applied everything up to applied. It returns false if the log does not reach back to it.
+// numberAt returns the number of objects at a revision. The feed has applied everything up to applied. It returns false
+// if the log does not reach back to the revision.
 func (p *published) numberAt(revision, applied int64) (int64, bool) {
 	p.mu.RLock()
 	defer p.mu.RUnlock()

@@ -1,7 +1,6 @@
 package cache
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -30,7 +29,7 @@ type Resource struct {
 	usage usage
 
 	// write is held by each goroutine that changes the resource: the feed, the end of a load, a drop. It guards
-	// loading, checkedBytes and resolver.running, and is locked before published.mu.
+	// loading and checkedBytes, and is locked before published.mu.
 	write        sync.Mutex
 	loading      *load // nil if no load is in progress
 	checkedBytes int64 // size of the objects when checkMemory last compared it with its limit
@@ -46,38 +45,14 @@ type Resource struct {
 	incoming  []storage.Event // used by demux only
 }
 
-// usage records how a resource is read.
-type usage struct {
-	used  atomic.Bool  // the resource was read since the last check of dropUnused
-	loads atomic.Int64 // number of times that all objects were loaded
-
-	demand demand       // the charges of reads
-	reads  atomic.Int64 // charges of reads from memory that are not added to demand yet
-	// scanning means that a reader goes through all objects in the store.
-	scanning atomic.Bool
-	size     atomic.Int64 // objectSize, 0 if it is unknown
-	// fullUntil is a time in Unix nanoseconds until which no load is tried, because there is no room for the objects.
-	fullUntil atomic.Int64
-}
-
-// noteSize records that n objects take so many bytes of memory.
-func (u *usage) noteSize(n int, bytes int64) {
-	if n > 0 {
-		u.size.Store(max(bytes/int64(n), 1))
-	}
-}
-
-// objectSize returns the average memory of an object, estimated from the last reads.
-func (u *usage) objectSize() int64 {
-	const unknown = 4 << 10
-	return cmp.Or(u.size.Load(), unknown)
-}
-
 func newResource(c *Cache, config Config) *Resource {
 	r := &Resource{cache: c, config: config}
 	r.store = storeReader{&r.config, c.store}
 	r.published.encodings, r.published.budget = &c.encodings, &c.logs
 	r.decoder = decoder{&r.config, &c.encodings, c.logger}
+	r.usage.memory = &c.memory
+	r.resolver.decoder, r.resolver.background = &r.decoder, &c.background
+	r.resolver.unread, r.resolver.replace = r.unread, r.replaceUnread
 	return r
 }
 
@@ -145,7 +120,7 @@ func (r *Resource) afterPublish(events []*Event, revision int64) {
 	r.pending.attach(&r.cache.encodings, events, revision)
 	r.published.wakeAll()
 	r.checkMemory()
-	r.resolveUnread()
+	r.resolver.start()
 }
 
 // logLimit returns how many bytes the log may have beside a state. The caller holds write.

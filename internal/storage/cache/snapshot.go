@@ -37,7 +37,7 @@ func (r *Resource) loadedSnapshot(ctx context.Context, min, limit int64) (Snapsh
 // snapshotOf waits for revision min and returns a snapshot at min or a later revision. It returns false if the objects
 // are not in memory.
 func (r *Resource) snapshotOf(ctx context.Context, min int64) (Snapshot, bool, error) {
-	r.markUsed()
+	r.usage.mark()
 	for {
 		if err := r.err(); err != nil {
 			return Snapshot{}, false, err
@@ -57,14 +57,9 @@ func (r *Resource) snapshotOf(ctx context.Context, min int64) (Snapshot, bool, e
 			if err := r.err(); err != nil {
 				return Snapshot{}, false, err
 			}
-			return r.snapshot(st.objects, max(applied, st.revision)), true, nil
+			return Snapshot{st.objects, max(applied, st.revision), r.config.Indexes}, true, nil
 		}
 	}
-}
-
-// snapshot returns a snapshot of objects at revision.
-func (r *Resource) snapshot(objects index.Set[*Object], revision int64) Snapshot {
-	return Snapshot{objects, revision, r.config.Indexes}
 }
 
 // undo returns the objects before events, by reverting the events from the last to the first. The alternative, a tree

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 	"slices"
-	"time"
 
 	"github.com/keelson-dev/keelson/internal/storage"
 )
@@ -51,7 +50,7 @@ func (r *Resource) View(ctx context.Context, min int64) (*View, error) {
 			}
 			continue
 		case !st.loaded:
-			r.markUsed()
+			r.usage.mark()
 			if err := r.cache.await(ctx, min); err != nil {
 				return nil, err
 			}
@@ -90,7 +89,7 @@ func (r *Resource) ViewAt(ctx context.Context, revision int64) (*View, error) {
 			return nil, err
 		}
 	}
-	r.markUsed()
+	r.usage.mark()
 	if err := r.cache.await(ctx, revision); err != nil {
 		return nil, err
 	}
@@ -102,15 +101,9 @@ func (r *Resource) ViewAt(ctx context.Context, revision int64) (*View, error) {
 	case r.err() != nil:
 		return nil, r.err()
 	case covered && st.loaded:
-		return &View{resource: r, loaded: true, snapshot: r.snapshot(undo(st.objects, since), revision)}, nil
+		return &View{resource: r, loaded: true, snapshot: Snapshot{undo(st.objects, since), revision, r.config.Indexes}}, nil
 	}
 	return &View{resource: r, revision: revision, exact: true, memory: st}, nil
-}
-
-func (r *Resource) markUsed() {
-	if !r.usage.used.Load() {
-		r.usage.used.Store(true)
-	}
 }
 
 // Revision returns the revision of the view. For a view of the latest state it may be 0 until the first read.
@@ -264,7 +257,7 @@ func (v *View) loadForScan(ctx context.Context) error {
 func (v *View) isSmallScan(ctx context.Context) bool {
 	r := v.resource
 	most := r.cache.memory.ScanBytes / r.usage.objectSize()
-	if time.Now().UnixNano() < r.usage.fullUntil.Load() {
+	if r.usage.isFull() {
 		return false
 	}
 	if st := r.published.state.Load(); st != nil {
@@ -284,7 +277,7 @@ func (v *View) isLoadCheaper(ctx context.Context, prefix string) (bool, error) {
 	if !known {
 		return false, nil
 	}
-	missing := (r.cache.memory.LoadAfter*float64(max(n, 1))/2 - r.addDemand(0)) / scanCharge
+	missing := (r.cache.memory.LoadAfter*float64(max(n, 1))/2 - r.usage.charge(0)) / scanCharge
 	if missing <= 0 {
 		return true, nil
 	}
