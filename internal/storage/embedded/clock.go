@@ -2,13 +2,10 @@ package embedded
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 	"sync"
 	"time"
-
-	"github.com/cockroachdb/pebble/v2"
 )
 
 // storeClock measures two times that changes of the wall clock do not affect:
@@ -152,26 +149,9 @@ func decodeClock(b []byte) (savedClock, error) {
 	return savedClock{n[0], n[1], time.Duration(n[2]) * time.Millisecond}, nil
 }
 
-// readSavedClock returns the clock that an earlier process saved; nil if there is none.
-func (s *Store) readSavedClock() (*savedClock, error) {
-	b, closer, err := s.db.Get([]byte(metaClock))
-	if errors.Is(err, pebble.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("data directory %s: reading %s: %w", s.opts.Dir, metaClock, err)
-	}
-	defer closer.Close()
-	saved, err := decodeClock(b)
-	if err != nil {
-		return nil, fmt.Errorf("data directory %s: %w", s.opts.Dir, err)
-	}
-	return &saved, nil
-}
-
 // loadClock creates the clock from the saved one. It logs if a stop does not count in full.
 func (s *Store) loadClock() error {
-	saved, err := s.readSavedClock()
+	saved, err := s.db.savedClock()
 	if err != nil {
 		return err
 	}
@@ -208,13 +188,13 @@ func (s *Store) checkClock() {
 		up < s.clock.lastSaved.uptime+idle {
 		return
 	}
-	if s.pipeline.failure.Load() != nil || s.space.level.Load() == spaceCritical {
+	if !s.db.mayWrite() {
 		return
 	}
 	b := s.db.NewBatch()
 	defer b.Close()
 	mustSucceed(b.Set([]byte(metaClock), s.clock.snapshot().encode(), nil))
-	if s.applyUnsynced(b) == nil {
+	if s.db.applyUnsynced(b) == nil {
 		s.clock.lastSaved = revisionSample{up, durable}
 	}
 }

@@ -50,10 +50,10 @@ func (s *Store) compactInBackground(revision int64) {
 // Compact implements storage.Store. It returns when all versions that are no longer readable are deleted. If it is
 // cancelled, the next compaction deletes the rest.
 func (s *Store) Compact(ctx context.Context, revision int64) error {
-	if err := s.enter(ctx); err != nil {
+	if err := s.lifetime.enter(ctx); err != nil {
 		return err
 	}
-	defer s.leave()
+	defer s.lifetime.leave()
 	if revision < 0 {
 		return errNegativeRevision
 	}
@@ -74,7 +74,7 @@ func (s *Store) compact(ctx context.Context, revision int64) error {
 	s.history.mu.Lock()
 	defer s.history.mu.Unlock()
 	if revision > s.history.compacted.Load() {
-		at, err := s.writtenAt(revision)
+		at, err := s.db.writtenAt(revision)
 		if err != nil {
 			return err
 		}
@@ -160,7 +160,7 @@ func (s *Store) compactStep(p pass) (done bool, err error) {
 	s.publishFloors()
 	mustSucceed(b.Set([]byte(metaCompacted), encodeNumber(s.history.compacted.Load()), nil))
 	mustSucceed(b.Set([]byte(metaKept), k.encode(), nil))
-	if err := s.applyUnsynced(b); err != nil {
+	if err := s.db.applyUnsynced(b); err != nil {
 		return false, err
 	}
 	s.reclaimer.add(&step.deleted)
@@ -267,13 +267,4 @@ func deleteVersion(b *pebble.Batch, deleted *garbage, key string, op logOp) {
 		mustSucceed(b.DeleteSized(k, uint32(op.prevSize), nil))
 	}
 	deleted.add(key, key, int64(len(k))+op.prevSize)
-}
-
-// applyUnsynced applies a batch of background work without a sync. An error stops the store.
-func (s *Store) applyUnsynced(b *pebble.Batch) error {
-	_, err := guardPanic(func() (struct{}, error) { return struct{}{}, s.db.Apply(b, pebble.NoSync) })
-	if err != nil {
-		return s.pipeline.fail(err)
-	}
-	return nil
 }

@@ -182,7 +182,7 @@ func logFileBytes(o *Options) int64 {
 func (d *diskSpace) addWritten(s *Store, n int) {
 	if d.written.Add(int64(n)) >= s.opts.spaceCheckBytes() {
 		d.update(s)
-		s.waitForMerges()
+		s.merges.waitForMerges(s.db)
 	}
 }
 

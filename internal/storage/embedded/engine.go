@@ -19,20 +19,22 @@ import (
 type Store struct {
 	opts Options
 	lock *pebble.Lock // of the data directory
-	db   *pebble.DB
+	db   *database
 
 	planner  *planner
 	pipeline *pipeline
 	hub      *hub
+	reads    reads
 
-	history   historyState
-	reclaimer reclaimer
-	clock     *storeClock
-	sweepFrom sweepStart
-	space     diskSpace
-	merges    *mergeScheduler // nil in a Reader and in an import
-	files     fileState
-	lifetime  lifetime
+	history      historyState
+	reclaimer    reclaimer
+	clock        *storeClock
+	sweepFrom    sweepStart
+	space        diskSpace
+	merges       *mergeScheduler // nil in a Reader and in an import
+	files        fileState
+	revisionFile revisionFile
+	lifetime     *lifetime
 
 	// importFailed receives the error that ends an import. It is nil in all other stores.
 	importFailed chan error
@@ -63,22 +65,6 @@ type historyState struct {
 type fileState struct {
 	sizeBytes atomic.Int64 // of the database, as of the last updateDiskUsage
 	damaged   atomic.Int64 // number of files in which damage was found since Open
-	// savedRevision is the revision that this process wrote to the revision file last. Only the maintenance goroutine
-	// uses it, and Close after that has ended.
-	savedRevision int64
-}
-
-// lifetime orders Close after the calls and the goroutines that use the database.
-type lifetime struct {
-	// mu is held for reading by every method that uses the database, and for writing by Close, which sets closed.
-	mu     sync.RWMutex
-	closed bool
-
-	stopped    context.Context // done when Close begins
-	stop       context.CancelFunc
-	background sync.WaitGroup // the goroutines of maintenance and of the reclaimer
-	closeOnce  sync.Once
-	closeErr   error // result of the first Close
 }
 
 var _ storage.Store = (*Store)(nil)
@@ -91,8 +77,7 @@ func Open(o Options) (*Store, error) {
 	if o.Dir == "" {
 		return nil, errors.New("embedded: no data directory given")
 	}
-	s := &Store{opts: o}
-	s.lifetime.stopped, s.lifetime.stop = context.WithCancel(context.Background())
+	s := &Store{opts: o, lifetime: newLifetime()}
 	d := &corruptionHandler{store: s, logged: map[string]bool{}}
 	var logBytes int64
 	err := s.openDB(func(p *pebble.Options) {
@@ -104,7 +89,7 @@ func Open(o Options) (*Store, error) {
 	}
 	revision, err := s.recoverPosition()
 	if err == nil {
-		err = s.checkLogRecords(logBytes)
+		err = s.db.checkLogRecords(s.history.compacted.Load(), logBytes)
 	}
 	if err == nil {
 		err = s.loadClock()
@@ -159,7 +144,8 @@ func (s *Store) openDB(adjust func(*pebble.Options)) error {
 		lock.Close()
 		return openError(o.Dir, err)
 	}
-	s.db, s.lock = db, lock
+	s.revisionFile.opts = o
+	s.db, s.lock = &database{DB: db, opts: o, space: &s.space}, lock
 	return nil
 }
 
@@ -178,35 +164,14 @@ func openError(dir string, err error) error {
 	return fmt.Errorf("cannot open data directory %s: %w", dir, err)
 }
 
-// position reads the current revision, the compaction revision and the format number from the database. format is 0 if
-// the database is new. It fails with ErrNewerFormat if the format is newer than formatVersion.
-func (s *Store) position() (revision, compacted, format int64, err error) {
-	if format, err = s.readNumber(metaFormat); err != nil {
-		return 0, 0, 0, err
-	}
-	if format > formatVersion {
-		return 0, 0, 0, fmt.Errorf(
-			"data directory %s: %w: %d, this program knows %d", s.opts.Dir, ErrNewerFormat, format, formatVersion,
-		)
-	}
-	if compacted, err = s.readNumber(metaCompacted); err != nil {
-		return 0, 0, 0, err
-	}
-	last, err := s.lastLogRevision()
-	if err != nil {
-		return 0, 0, 0, err
-	}
-	return max(last, compacted, 1), compacted, format, nil
-}
-
 // recoverPosition returns the current revision, and sets the compaction revision. It writes the format number to a new
 // database, and advances the revision to Options.MinRevision if that is higher.
 func (s *Store) recoverPosition() (int64, error) {
-	revision, compacted, format, err := s.position()
+	revision, compacted, format, err := s.db.position()
 	if err != nil {
 		return 0, err
 	}
-	if err := s.checkRevisionFile(revision); err != nil {
+	if err := s.revisionFile.check(revision); err != nil {
 		return 0, err
 	}
 	if format == formatVersion && revision >= s.opts.MinRevision {
@@ -226,42 +191,17 @@ func (s *Store) recoverPosition() (int64, error) {
 	return revision, nil
 }
 
-// readNumber returns the number stored under name, one of the meta records; 0 if it does not exist.
-func (s *Store) readNumber(name string) (int64, error) {
-	b, closer, err := s.db.Get([]byte(name))
-	if errors.Is(err, pebble.ErrNotFound) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, fmt.Errorf("data directory %s: reading %s: %w", s.opts.Dir, name, err)
-	}
-	defer closer.Close()
-	return decodeNumber(b)
-}
-
-// lastLogRevision returns the revision of the last log record, 0 if there is none.
-func (s *Store) lastLogRevision() (int64, error) {
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: []byte{prefixLog}, UpperBound: []byte{prefixLog + 1}})
-	if err != nil {
-		return 0, err
-	}
-	defer it.Close()
-	if !it.Last() {
-		return 0, it.Error()
-	}
-	return parseLogKey(it.Key())
-}
-
 // start creates the planner, the pipeline and the hub at the current revision, and starts the background goroutines.
 func (s *Store) start(revision int64) {
 	s.hub = newHub(revision, s.opts.RingBytes)
+	s.reads = reads{s.db, s.hub, s.lifetime, &s.history.compacted}
 	s.planner = &planner{
 		lastRevision: revision,
 		durable:      s.hub.durable.Load,
 		now:          s.clock.now,
 		wall:         s.opts.Clock,
 		scheduled:    s.sweepFrom.scheduled,
-		view:         s.newestVersions,
+		view:         s.db.newestVersions,
 		batch:        func() *pebble.Batch { return s.db.NewBatch() },
 		recent:       newRecentVersions(s.opts.RingBytes),
 	}
@@ -277,6 +217,7 @@ func (s *Store) start(revision int64) {
 		},
 		failed: s.reportFailure,
 	})
+	s.db.pipeline = s.pipeline
 	s.updateDiskUsage()
 	s.reclaimer.wake = make(chan struct{}, 1)
 	s.lifetime.background.Go(s.runMaintenance)
@@ -306,7 +247,7 @@ func (s *Store) runMaintenance() {
 			s.sweep()
 		case <-space.C:
 			s.updateDiskUsage()
-			s.writeRevisionFile()
+			s.revisionFile.write(s.hub.durable.Load())
 			s.checkClock()
 			s.relieveLowSpace()
 		case <-progress.C:
@@ -369,26 +310,9 @@ func (s *Store) reportFailure(err error) {
 	}
 }
 
-// enter must be called before a method uses the database. If it returns nil, the database stays open until leave is
-// called. It fails with ErrClosed after Close, and with the error of ctx.
-func (s *Store) enter(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	s.lifetime.mu.RLock()
-	if s.lifetime.closed {
-		s.lifetime.mu.RUnlock()
-		return storage.ErrClosed
-	}
-	return nil
-}
-
-// leave ends a method that began with enter.
-func (s *Store) leave() { s.lifetime.mu.RUnlock() }
-
 // Commit implements storage.Store.
 func (s *Store) Commit(ctx context.Context, txn storage.Txn) (int64, error) {
-	if err := s.validateTxn(txn); err != nil {
+	if err := validateTxn(txn); err != nil {
 		return 0, err
 	}
 	if err := ctx.Err(); err != nil {
@@ -399,10 +323,10 @@ func (s *Store) Commit(ctx context.Context, txn storage.Txn) (int64, error) {
 		return 0, fmt.Errorf("%w: %d bytes, at most %d are allowed", storage.ErrTooLarge, r.size, s.opts.MaxTxnBytes)
 	}
 	if !s.space.allows(txn.Ops) {
-		if err := s.enter(ctx); err != nil {
+		if err := s.lifetime.enter(ctx); err != nil {
 			return 0, err // a closed store returns ErrClosed, not ErrNoSpace
 		}
-		s.leave()
+		s.lifetime.leave()
 		s.space.refused.Add(1)
 		return 0, storage.ErrNoSpace
 	}
@@ -420,7 +344,7 @@ func (s *Store) Commit(ctx context.Context, txn storage.Txn) (int64, error) {
 
 // validateTxn returns an error if a key is invalid, if a time to live is negative, or if two operations have the same
 // key.
-func (s *Store) validateTxn(txn storage.Txn) error {
+func validateTxn(txn storage.Txn) error {
 	for i := range txn.Conditions {
 		if err := validateKey(txn.Conditions[i].Key); err != nil {
 			return err
@@ -480,7 +404,7 @@ func (s *Store) Close() error {
 		s.lifetime.stop()
 		s.lifetime.background.Wait()
 		s.pipeline.close()
-		s.writeRevisionFile()
+		s.revisionFile.write(s.hub.durable.Load())
 		if s.opts.HistoryWindow > 0 {
 			s.saveSamples()
 		}
@@ -494,11 +418,11 @@ func (s *Store) Close() error {
 }
 
 // removeFiles removes the files of a temporary store.
-func (s *Store) removeFiles() error {
-	if !s.opts.temporary {
+func (o *Options) removeFiles() error {
+	if !o.temporary {
 		return nil
 	}
-	return s.opts.FS.RemoveAll(s.opts.Dir)
+	return o.FS.RemoveAll(o.Dir)
 }
 
 // closeFailedTimeout limits how long the closing of a failed database may take. Such a database may hold one of its
@@ -521,7 +445,7 @@ func (s *Store) closeDB() error {
 	for {
 		select {
 		case err := <-done:
-			return errors.Join(cause, err, s.lock.Close(), s.removeFiles())
+			return errors.Join(cause, err, s.lock.Close(), s.opts.removeFiles())
 		case cause = <-stuck:
 			stuck, expired = nil, time.After(closeFailedTimeout) // only the first error is reported
 		case <-expired:

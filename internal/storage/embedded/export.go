@@ -54,12 +54,12 @@ type Export struct {
 // Export opens the state at the current revision. Close of the store waits until the Export is closed, and makes its
 // Records end with ErrClosed.
 func (s *Store) Export(ctx context.Context) (*Export, error) {
-	if err := s.enter(ctx); err != nil {
+	if err := s.lifetime.enter(ctx); err != nil {
 		return nil, err
 	}
-	it, at, err := s.openView(context.WithoutCancel(ctx), 0, versionSpan(), s.history.compacted.Load)
+	it, at, err := s.reads.openView(context.WithoutCancel(ctx), 0, versionSpan(), s.history.compacted.Load)
 	if err != nil {
-		s.leave()
+		s.lifetime.leave()
 		return nil, err
 	}
 	ended := func() error {
@@ -68,7 +68,7 @@ func (s *Store) Export(ctx context.Context) (*Export, error) {
 		}
 		return nil
 	}
-	return &Export{revision: at, clock: s.clock.snapshot(), it: it, release: s.leave, storeErr: ended}, nil
+	return &Export{revision: at, clock: s.clock.snapshot(), it: it, release: s.lifetime.leave, storeErr: ended}, nil
 }
 
 // versionSpan returns options for an iterator over all versions.
@@ -225,8 +225,7 @@ func OpenReader(o Options) (*Reader, error) {
 	if _, err := o.FS.Stat(o.Dir); err != nil {
 		return nil, fmt.Errorf("cannot open data directory %s: %w", o.Dir, err)
 	}
-	s := &Store{opts: o}
-	s.lifetime.stopped, s.lifetime.stop = context.WithCancel(context.Background())
+	s := &Store{opts: o, lifetime: newLifetime()}
 	err := s.openDB(func(p *pebble.Options) {
 		p.ReadOnly, p.ErrorIfNotExists = true, true
 		// Damage is reported as an error of the read that finds it.
@@ -236,11 +235,11 @@ func OpenReader(o Options) (*Reader, error) {
 		return nil, err
 	}
 	r := &Reader{store: s}
-	r.revision, r.compacted, _, r.readErr = s.position()
+	r.revision, r.compacted, _, r.readErr = s.db.position()
 	if errors.Is(r.readErr, ErrNewerFormat) {
 		return nil, errors.Join(r.readErr, s.closeDB())
 	}
-	if saved, err := s.readSavedClock(); err != nil {
+	if saved, err := s.db.savedClock(); err != nil {
 		r.readErr = errors.Join(r.readErr, err)
 	} else if saved != nil {
 		r.clock = *saved
@@ -304,7 +303,7 @@ func Import(o Options, revision int64, records iter.Seq2[Record, error], past *P
 	log.opened.Store(true)
 	loaded := make(chan error, 1)
 	go func() {
-		_, err := guardPanic(func() (struct{}, error) { return struct{}{}, s.loadRecords(revision, records, past) })
+		_, err := guardPanic(func() (struct{}, error) { return struct{}{}, loadRecords(s.db.DB, revision, records, past) })
 		loaded <- err
 	}()
 	select {
@@ -334,8 +333,8 @@ func (l *importLogger) Fatalf(format string, args ...any) {
 }
 
 // loadRecords writes the records of an import.
-func (s *Store) loadRecords(revision int64, records iter.Seq2[Record, error], past *Past) (err error) {
-	l := &loader{db: s.db, batch: s.db.NewBatch(), revision: revision, past: past}
+func loadRecords(db *pebble.DB, revision int64, records iter.Seq2[Record, error], past *Past) (err error) {
+	l := &loader{db: db, batch: db.NewBatch(), revision: revision, past: past}
 	defer func() { err = errors.Join(err, l.batch.Close()) }()
 	l.set([]byte(metaFormat), encodeNumber(formatVersion))
 	l.set([]byte(metaCompacted), encodeNumber(revision))
@@ -365,7 +364,7 @@ func (s *Store) loadRecords(revision int64, records iter.Seq2[Record, error], pa
 	if err := l.batch.Commit(pebble.NoSync); err != nil {
 		return err
 	}
-	return s.db.Flush()
+	return db.Flush()
 }
 
 // loader writes what is imported.

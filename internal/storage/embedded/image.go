@@ -27,16 +27,16 @@ type Image struct {
 // The image has all changes that were acknowledged before the call, and possibly later ones. The caller must call Close
 // of the image. If dir is on another file system than the store, the tables are copied.
 func (s *Store) Image(ctx context.Context, dir string) (*Image, error) {
-	if err := s.enter(ctx); err != nil {
+	if err := s.lifetime.enter(ctx); err != nil {
 		return nil, err
 	}
-	defer s.leave()
+	defer s.lifetime.leave()
 	if s.opts.InMemory {
 		dir = "image-" + rand.Text()
 	}
 	b := s.db.NewBatch()
 	mustSucceed(b.Set([]byte(metaClock), s.clock.snapshot().encode(), nil))
-	if err := errors.Join(s.applyUnsynced(b), b.Close()); err != nil {
+	if err := errors.Join(s.db.applyUnsynced(b), b.Close()); err != nil {
 		return nil, err
 	}
 	_, err := guardPanic(func() (struct{}, error) {

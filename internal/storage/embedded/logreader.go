@@ -2,7 +2,6 @@ package embedded
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -12,45 +11,6 @@ import (
 
 // maxScannedLogRecords is the largest number of log records that are read for one batch.
 const maxScannedLogRecords = 10_000
-
-// batchFromLog reads the batch that begins at revision from from the log. It is for watchers that are too far behind
-// for the ring. It fails with *storage.CompactedError if that part of the log was compacted.
-func (s *Store) batchFromLog(ctx context.Context, prefix string, from int64) (storage.Batch, error) {
-	if err := s.enter(ctx); err != nil {
-		return storage.Batch{}, err
-	}
-	defer s.leave()
-	through := s.hub.durable.Load()
-	it, err := s.db.NewIterWithContext(ctx, nil)
-	if err != nil {
-		return storage.Batch{}, err
-	}
-	defer it.Close()
-	// This check follows the opening of the iterator: a later compaction does not change what the iterator reads.
-	if compacted := s.history.compacted.Load(); from <= compacted {
-		return storage.Batch{}, &storage.CompactedError{Revision: from, Compacted: compacted}
-	}
-	h := logReader{it: it, prefix: []byte(prefix)}
-	changes, last, err := h.changes(from, through)
-	if err != nil {
-		return storage.Batch{}, err
-	}
-	b := storage.Batch{Revision: last, Events: make([]storage.Event, 0, len(changes))}
-	size := 0
-	for i, c := range changes {
-		if size >= batchBytes && c.revision > changes[i-1].revision {
-			b.Revision = changes[i-1].revision // the other changes are for the next batch
-			break
-		}
-		event, err := h.event(c)
-		if err != nil {
-			return storage.Batch{}, err
-		}
-		size += len(event.Entry.Value) + len(event.Prev.Value)
-		b.Events = append(b.Events, event)
-	}
-	return b, nil
-}
 
 // logReader reads log records and versions through one iterator, so that both belong to the same state.
 type logReader struct {

@@ -38,16 +38,16 @@ type expiring struct {
 func (m *mender) run(ctx context.Context) (err error) {
 	s := m.store
 	m.batch, m.lost = s.db.NewIndexedBatch(), map[string]int64{}
-	if m.revision, m.compacted, _, err = s.position(); err != nil {
+	if m.revision, m.compacted, _, err = s.db.position(); err != nil {
 		return err
 	}
 	// The revision file has the highest revision that clients have seen, also if its log record is lost.
-	m.revision = max(m.revision, s.readRevisionFile())
+	m.revision = max(m.revision, s.revisionFile.read())
 	if m.versions, err = s.db.NewIter(versionSpan()); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, m.versions.Close()) }()
-	if m.kept, err = m.store.readKept(); err != nil {
+	if m.kept, err = m.store.db.kept(); err != nil {
 		return err
 	}
 	for _, step := range []func(context.Context) error{

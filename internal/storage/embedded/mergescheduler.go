@@ -290,16 +290,16 @@ const maxUnmergedLayers = 12
 // waitForMerges waits while there are too many unmerged tables. It does not wait while merges lack space: puts are
 // refused then, and deletions must not wait for merges that cannot run. After a merge has met damaged data it waits while others run:
 // where they cannot, reads become slower with each unmerged table, but all that is not damaged can be used until the store is repaired.
-func (s *Store) waitForMerges() {
-	for s.mustWaitForMerges() {
+func (m *mergeScheduler) waitForMerges(db *database) {
+	for m.mustWait(db) {
 		time.Sleep(mergePollInterval)
 	}
 }
 
-// mustWaitForMerges reports whether writes have to wait now.
-func (s *Store) mustWaitForMerges() bool {
-	return s.pipeline.failure.Load() == nil && s.db.Metrics().Levels[0].Sublevels >= maxUnmergedLayers &&
-		!s.merges.lacksSpace() && s.merges.mayHelp()
+// mustWait reports whether writes have to wait now.
+func (m *mergeScheduler) mustWait(db *database) bool {
+	return db.pipeline.failure.Load() == nil && db.Metrics().Levels[0].Sublevels >= maxUnmergedLayers &&
+		!m.lacksSpace() && m.mayHelp()
 }
 
 // mergePollInterval is the time between two checks of the unmerged tables.

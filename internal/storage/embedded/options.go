@@ -157,7 +157,7 @@ func (o *Options) pebbleOptions(logger pebble.Logger, lock *pebble.Lock) *pebble
 		// versions. So six layers of new tables are merged at a time (Pebble counts each layer twice). A read checks the
 		// filter of each layer.
 		L0CompactionThreshold: 12,
-		// Merges may have to wait for disk space, and Pebble would block writes for that time. Store.waitForMerges blocks
+		// Merges may have to wait for disk space, and Pebble would block writes for that time. mergeScheduler.waitForMerges blocks
 		// writes only while merges can proceed.
 		L0StopWritesThreshold: 1 << 20,
 		LBaseMaxBytes:         256 << 20,

@@ -17,11 +17,6 @@ var _ storage.History = (*Store)(nil)
 // Floor implements storage.History.
 func (s *Store) Floor(scope storage.Scope) int64 { return s.history.floors.Load().of(scope).Revision }
 
-// floorOf returns Floor of a scope as a function.
-func (s *Store) floorOf(scope storage.Scope) func() int64 {
-	return func() int64 { return s.Floor(scope) }
-}
-
 // Kept implements storage.History.
 func (s *Store) Kept() storage.Kept { return s.history.floors.Load().kept }
 
@@ -33,7 +28,7 @@ func (s *Store) GetAt(ctx context.Context, scope storage.Scope, key string, revi
 	if revision == 0 {
 		return storage.Entry{}, errNoRevision
 	}
-	e, _, err := s.get(ctx, key, revision, func() int64 { return s.history.floors.Load().ofKey(scope, key).Revision })
+	e, _, err := s.reads.get(ctx, key, revision, func() int64 { return s.history.floors.Load().ofKey(scope, key).Revision })
 	return e, err
 }
 
@@ -44,7 +39,7 @@ func (s *Store) RangeAt(
 	if r.Revision == 0 {
 		return storage.RangeResult{}, errNoRevision
 	}
-	return s.readRange(ctx, r, s.floorOf(scope))
+	return s.reads.getRange(ctx, r, func() int64 { return s.Floor(scope) })
 }
 
 // Versions implements storage.History. A version without an operation in the log has no time; the oldest one that is
@@ -56,10 +51,10 @@ func (s *Store) Versions(
 	if err := validateKey(r.Key); err != nil {
 		return nil, false, err
 	}
-	if err := s.enter(ctx); err != nil {
+	if err := s.lifetime.enter(ctx); err != nil {
 		return nil, false, err
 	}
-	defer s.leave()
+	defer s.lifetime.leave()
 	newest := s.hub.durable.Load()
 	if r.Before > 0 {
 		newest = min(newest, r.Before-1)
@@ -122,22 +117,18 @@ func (w written) time() time.Time {
 }
 
 // Changes implements storage.History.
-func (s *Store) Changes(ctx context.Context, r storage.ChangesRequest) (storage.ChangesResult, error) {
-	result, err := s.changes(ctx, r)
-	return result, asDamage(err)
-}
-
-func (s *Store) changes(ctx context.Context, r storage.ChangesRequest) (storage.ChangesResult, error) {
-	if err := s.enter(ctx); err != nil {
+func (s *Store) Changes(ctx context.Context, r storage.ChangesRequest) (_ storage.ChangesResult, err error) {
+	defer func() { err = asDamage(err) }()
+	if err := s.lifetime.enter(ctx); err != nil {
 		return storage.ChangesResult{}, err
 	}
-	defer s.leave()
+	defer s.lifetime.leave()
 	through := s.hub.durable.Load()
 	if r.Through > 0 {
 		through = min(through, r.Through)
 	}
 	if !r.Since.IsZero() {
-		before, err := s.loggedAt(ctx, r.Since.Add(-time.Millisecond))
+		before, err := s.db.loggedAt(ctx, r.Since.Add(-time.Millisecond), s.hub.durable.Load())
 		if err != nil {
 			return storage.ChangesResult{}, err
 		}
@@ -214,11 +205,11 @@ func (h *logReader) change(op logOp, revision int64, keysOnly bool) (storage.Cha
 
 // RevisionAt implements storage.History.
 func (s *Store) RevisionAt(ctx context.Context, scope storage.Scope, t time.Time) (int64, error) {
-	if err := s.enter(ctx); err != nil {
+	if err := s.lifetime.enter(ctx); err != nil {
 		return 0, err
 	}
-	defer s.leave()
-	found, err := s.loggedAt(ctx, t)
+	defer s.lifetime.leave()
+	found, err := s.db.loggedAt(ctx, t, s.hub.durable.Load())
 	if err != nil {
 		return 0, asDamage(err)
 	}
@@ -237,70 +228,17 @@ func (s *Store) RevisionAt(ctx context.Context, scope storage.Scope, t time.Time
 	return 0, &storage.CompactedError{Revision: found, Compacted: floor.Revision}
 }
 
-// loggedAt returns the newest revision in the log that was written at t or before, 0 if there is none. It searches by halves.
-func (s *Store) loggedAt(ctx context.Context, t time.Time) (int64, error) {
-	it, err := s.db.NewIterWithContext(ctx, logSpan())
-	if err != nil {
-		return 0, err
-	}
-	defer it.Close()
-	found, newest, now := int64(0), s.hub.durable.Load(), s.opts.Clock().UnixMilli()
-	for low, high := int64(1), newest; low <= high; {
-		middle := low + (high-low)/2
-		if !it.SeekGE(logKey(middle)) {
-			if err := it.Error(); err != nil {
-				return 0, err
-			}
-			high = middle - 1
-			continue
-		}
-		revision, w, err := currentWritten(it)
-		if err == nil && revision <= high {
-			w.ms, err = writtenBefore(it, revision, w.ms, now, newest)
-		}
-		switch {
-		case err != nil:
-			return 0, err
-		case revision > high || w.ms > t.UnixMilli():
-			high = middle - 1
-		default:
-			found, low = revision, revision+1
-		}
-	}
-	return found, nil
-}
-
 // WrittenAt implements storage.History.
 func (s *Store) WrittenAt(ctx context.Context, revision int64) (time.Time, []byte, error) {
-	if err := s.enter(ctx); err != nil {
+	if err := s.lifetime.enter(ctx); err != nil {
 		return time.Time{}, nil, err
 	}
-	defer s.leave()
+	defer s.lifetime.leave()
 	if revision > s.hub.durable.Load() {
 		return time.Time{}, nil, nil
 	}
-	w, err := s.writtenAt(revision)
+	w, err := s.db.writtenAt(revision)
 	return w.time(), w.by, asDamage(err)
-}
-
-// writtenAt returns when and by whom a revision was written. The result is zero if the log has no record of it.
-func (s *Store) writtenAt(revision int64) (written, error) {
-	value, closer, err := s.db.Get(logKey(revision))
-	if errors.Is(err, pebble.ErrNotFound) {
-		return written{}, nil
-	}
-	if err != nil {
-		return written{}, err
-	}
-	defer closer.Close()
-	w, _, err := cutWritten(value)
-	w.by = bytes.Clone(w.by)
-	return w, err
-}
-
-// logSpan returns options for an iterator over the log.
-func logSpan() *pebble.IterOptions {
-	return &pebble.IterOptions{LowerBound: []byte{prefixLog}, UpperBound: []byte{prefixLog + 1}}
 }
 
 // currentWritten returns the revision of the log record at the position of the iterator, and when and by whom it was written.

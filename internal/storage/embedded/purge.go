@@ -38,14 +38,13 @@ func Purge(ctx context.Context, o Options) (revision int64, err error) {
 
 // purgeFiles does the steps 2 and 3 of Purge.
 func purgeFiles(ctx context.Context, o Options) error {
-	s := &Store{opts: o}
-	s.lifetime.stopped, s.lifetime.stop = context.WithCancel(context.Background())
+	s := &Store{opts: o, lifetime: newLifetime()}
 	defer s.lifetime.stop()
 	h := &corruptionHandler{store: s, logged: map[string]bool{}}
 	if err := s.openDB(func(p *pebble.Options) { h.logger, p.EventListener = p.Logger, h.listener() }); err != nil {
 		return err
 	}
-	err := s.flushMemTables(ctx)
+	err := s.db.flushMemTables(ctx)
 	if err == nil {
 		_, err = guardPanic(func() (struct{}, error) { return struct{}{}, s.db.Compact(ctx, []byte{0}, []byte{0xff}, false) })
 	}

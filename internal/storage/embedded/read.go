@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
 
@@ -13,17 +14,26 @@ import (
 
 var errNegativeRevision = errors.New("embedded: negative revision")
 
+// reads reads versions and changes at a revision, for all methods of a store that do so. Each method holds the lifetime of
+// the store while it uses the database.
+type reads struct {
+	db        *database
+	hub       *hub // has the durable revision
+	lifetime  *lifetime
+	compacted *atomic.Int64 // the compaction revision
+}
+
 // openView opens an iterator that contains every version that a read at revision needs (0 means the latest revision),
 // and returns it with that revision. It fails with *storage.FutureRevisionError or *storage.CompactedError. floor returns the
 // lowest revision that can be read. The order of the steps matters: see the invariant about compaction in the package comment.
-func (s *Store) openView(
+func (r *reads) openView(
 	ctx context.Context, revision int64, o *pebble.IterOptions, floor func() int64,
 ) (*pebble.Iterator, int64, error) {
 	if revision < 0 {
 		return nil, 0, errNegativeRevision
 	}
 	for {
-		durable := s.hub.durable.Load()
+		durable := r.hub.durable.Load()
 		at := revision
 		if at == 0 {
 			at = durable
@@ -31,7 +41,7 @@ func (s *Store) openView(
 		if at > durable {
 			return nil, 0, &storage.FutureRevisionError{Revision: revision, Current: durable}
 		}
-		it, err := s.db.NewIterWithContext(ctx, o)
+		it, err := r.db.NewIterWithContext(ctx, o)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -46,6 +56,104 @@ func (s *Store) openView(
 			return nil, 0, &storage.CompactedError{Revision: revision, Compacted: compacted}
 		}
 	}
+}
+
+// get implements Store.Get and Store.GetAt. floor returns the lowest revision that can be read.
+func (r *reads) get(ctx context.Context, key string, revision int64, floor func() int64) (storage.Entry, int64, error) {
+	if err := validateKey(key); err != nil {
+		return storage.Entry{}, 0, err
+	}
+	if err := r.lifetime.enter(ctx); err != nil {
+		return storage.Entry{}, 0, err
+	}
+	defer r.lifetime.leave()
+	it, at, err := r.openView(ctx, revision, &pebble.IterOptions{UseL6Filters: true}, floor)
+	if err != nil {
+		return storage.Entry{}, 0, asDamage(err)
+	}
+	defer it.Close()
+	var buf [128]byte
+	v, ok, err := seekVersion(it, buf[:0], key, at)
+	if err != nil {
+		return storage.Entry{}, 0, asDamage(err)
+	}
+	if !ok || v.tombstone {
+		return storage.Entry{}, at, nil
+	}
+	return v.entry(key), at, nil
+}
+
+// getRange implements Store.Range and Store.RangeAt.
+func (r *reads) getRange(
+	ctx context.Context, request storage.RangeRequest, floor func() int64,
+) (storage.RangeResult, error) {
+	if err := r.lifetime.enter(ctx); err != nil {
+		return storage.RangeResult{}, err
+	}
+	defer r.lifetime.leave()
+	o := &pebble.IterOptions{LowerBound: appendVersionBound(nil, request.Start), UpperBound: []byte{prefixVersion + 1}}
+	if request.Revision > 0 {
+		o.PointKeyFilters = upTo(request.Revision)
+	}
+	if request.End != "" {
+		o.UpperBound = appendVersionBound(nil, request.End)
+	}
+	empty := bytes.Compare(o.LowerBound, o.UpperBound) >= 0
+	if empty {
+		o.LowerBound, o.UpperBound = []byte{prefixVersion}, []byte{prefixVersion}
+	}
+	it, at, err := r.openView(ctx, request.Revision, o, floor)
+	if err != nil {
+		return storage.RangeResult{}, err
+	}
+	defer it.Close()
+	result := storage.RangeResult{Revision: at}
+	if empty {
+		return result, nil
+	}
+	if err := scan(ctx, it, request, &result); err != nil {
+		return storage.RangeResult{}, asDamage(err)
+	}
+	return result, nil
+}
+
+// batchFromLog reads the batch that begins at revision from from the log. It is for watchers that are too far behind
+// for the ring. It fails with *storage.CompactedError if that part of the log was compacted.
+func (r *reads) batchFromLog(ctx context.Context, prefix string, from int64) (storage.Batch, error) {
+	if err := r.lifetime.enter(ctx); err != nil {
+		return storage.Batch{}, err
+	}
+	defer r.lifetime.leave()
+	through := r.hub.durable.Load()
+	it, err := r.db.NewIterWithContext(ctx, nil)
+	if err != nil {
+		return storage.Batch{}, err
+	}
+	defer it.Close()
+	// This check follows the opening of the iterator: a later compaction does not change what the iterator reads.
+	if compacted := r.compacted.Load(); from <= compacted {
+		return storage.Batch{}, &storage.CompactedError{Revision: from, Compacted: compacted}
+	}
+	h := logReader{it: it, prefix: []byte(prefix)}
+	changes, last, err := h.changes(from, through)
+	if err != nil {
+		return storage.Batch{}, err
+	}
+	b := storage.Batch{Revision: last, Events: make([]storage.Event, 0, len(changes))}
+	size := 0
+	for i, c := range changes {
+		if size >= batchBytes && c.revision > changes[i-1].revision {
+			b.Revision = changes[i-1].revision // the other changes are for the next batch
+			break
+		}
+		event, err := h.event(c)
+		if err != nil {
+			return storage.Batch{}, err
+		}
+		size += len(event.Entry.Value) + len(event.Prev.Value)
+		b.Events = append(b.Events, event)
+	}
+	return b, nil
 }
 
 // seekVersion returns the newest version of key at or below revision. Its value is valid until the iterator moves. buf
@@ -71,15 +179,6 @@ func currentVersion(it *pebble.Iterator) (version, bool, error) {
 	return v, err == nil, err
 }
 
-// newestVersions implements planner.view.
-func (s *Store) newestVersions() (versionReader, error) {
-	it, err := s.db.NewIter(&pebble.IterOptions{UseL6Filters: true})
-	if err != nil {
-		return nil, err
-	}
-	return &iterReader{it: it}, nil
-}
-
 // iterReader implements versionReader with a Pebble iterator.
 type iterReader struct {
 	it  *pebble.Iterator
@@ -97,72 +196,13 @@ const maxRevision = 1<<63 - 1
 
 // Get implements storage.Store.
 func (s *Store) Get(ctx context.Context, key string, revision int64) (storage.Entry, int64, error) {
-	return s.get(ctx, key, revision, s.history.compacted.Load)
-}
-
-// get is Get with the lowest revision that can be read.
-func (s *Store) get(ctx context.Context, key string, revision int64, floor func() int64) (storage.Entry, int64, error) {
-	if err := validateKey(key); err != nil {
-		return storage.Entry{}, 0, err
-	}
-	if err := s.enter(ctx); err != nil {
-		return storage.Entry{}, 0, err
-	}
-	defer s.leave()
-	it, at, err := s.openView(ctx, revision, &pebble.IterOptions{UseL6Filters: true}, floor)
-	if err != nil {
-		return storage.Entry{}, 0, asDamage(err)
-	}
-	defer it.Close()
-	var buf [128]byte
-	v, ok, err := seekVersion(it, buf[:0], key, at)
-	if err != nil {
-		return storage.Entry{}, 0, asDamage(err)
-	}
-	if !ok || v.tombstone {
-		return storage.Entry{}, at, nil
-	}
-	return v.entry(key), at, nil
+	return s.reads.get(ctx, key, revision, s.history.compacted.Load)
 }
 
 // Range implements storage.Store. Keys beyond the limit are counted without reading their values. A client that reads a
 // large range in pages should set Uncounted, so that not every page counts all keys after it.
 func (s *Store) Range(ctx context.Context, r storage.RangeRequest) (storage.RangeResult, error) {
-	return s.readRange(ctx, r, s.history.compacted.Load)
-}
-
-// readRange is Range with the lowest revision that can be read.
-func (s *Store) readRange(
-	ctx context.Context, r storage.RangeRequest, floor func() int64,
-) (storage.RangeResult, error) {
-	if err := s.enter(ctx); err != nil {
-		return storage.RangeResult{}, err
-	}
-	defer s.leave()
-	o := &pebble.IterOptions{LowerBound: appendVersionBound(nil, r.Start), UpperBound: []byte{prefixVersion + 1}}
-	if r.Revision > 0 {
-		o.PointKeyFilters = upTo(r.Revision)
-	}
-	if r.End != "" {
-		o.UpperBound = appendVersionBound(nil, r.End)
-	}
-	empty := bytes.Compare(o.LowerBound, o.UpperBound) >= 0
-	if empty {
-		o.LowerBound, o.UpperBound = []byte{prefixVersion}, []byte{prefixVersion}
-	}
-	it, at, err := s.openView(ctx, r.Revision, o, floor)
-	if err != nil {
-		return storage.RangeResult{}, err
-	}
-	defer it.Close()
-	result := storage.RangeResult{Revision: at}
-	if empty {
-		return result, nil
-	}
-	if err := scan(ctx, it, r, &result); err != nil {
-		return storage.RangeResult{}, asDamage(err)
-	}
-	return result, nil
+	return s.reads.getRange(ctx, r, s.history.compacted.Load)
 }
 
 // scan adds the version at result.Revision of each key in the range of it to the result.
@@ -230,10 +270,10 @@ func addToResult(
 
 // Revision implements storage.Store. Waiting watchers get the revision soon after (see hub.requestProgress).
 func (s *Store) Revision(ctx context.Context) (int64, error) {
-	if err := s.enter(ctx); err != nil {
+	if err := s.lifetime.enter(ctx); err != nil {
 		return 0, err
 	}
-	defer s.leave()
+	defer s.lifetime.leave()
 	s.hub.requestProgress()
 	return s.hub.durable.Load(), nil
 }

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/cockroachdb/pebble/v2"
 )
 
 // reclaimer frees the disk space of compacted history. A deleted version stays in Pebble's tables until they are
@@ -137,7 +135,7 @@ func (s *Store) reclaimOnce(ctx context.Context) (merged bool, err error) {
 	}
 	// All garbage of g has to be in tables when it is measured there. What is added meanwhile is for the next time.
 	g := s.reclaimer.take()
-	left, err := int64(0), s.flushMemTables(ctx)
+	left, err := int64(0), s.db.flushMemTables(ctx)
 	if err == nil {
 		left, err = s.garbageInTables()
 	}
@@ -170,7 +168,7 @@ func (s *Store) reclaimOnce(ctx context.Context) (merged bool, err error) {
 // tables that delete these values, and if there is no space for the result, it chooses the same tables again. A new
 // table of deletions that covers the span makes Pebble choose all tables below it.
 func (s *Store) coverGarbage() {
-	if s.pipeline.failure.Load() != nil || s.space.level.Load() == spaceCritical {
+	if !s.db.mayWrite() {
 		return
 	}
 	b := s.db.NewBatch()
@@ -181,7 +179,7 @@ func (s *Store) coverGarbage() {
 		mustSucceed(b.Delete(versionBound(span.last, true), nil))
 	}
 	s.reclaimer.mu.Unlock()
-	_ = s.applyUnsynced(b) // a failure stops the store and is logged there
+	_ = s.db.applyUnsynced(b) // a failure stops the store and is logged there
 }
 
 // reclaimMergeTimeout limits how long a merge may wait for other merges and for space. It is tried again after that.
@@ -194,26 +192,12 @@ func (s *Store) mergeSpan(ctx context.Context, span garbageSpan) error {
 	return s.db.Compact(ctx, versionBound(span.first, false), versionBound(span.last, true), false)
 }
 
-// flushMemTables writes the memtables to tables.
-func (s *Store) flushMemTables(ctx context.Context) error {
-	flushed, err := guardPanic(s.db.AsyncFlush)
-	if err != nil {
-		return err
-	}
-	select {
-	case <-flushed:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // garbageInTables returns how many bytes of garbage are in the tables. This may be less than what was deleted, because
 // Pebble also merges by itself. A table knows the total size of the versions that its deletions delete; a deletion that
 // has met its version in a merge no longer counts. The deletions of versions of unknown size, which old databases have,
 // are not counted. Versions are compressed in the tables, so their size is multiplied with the ratio of all tables.
 func (s *Store) garbageInTables() (int64, error) {
-	deleted, raw, compressed, err := s.tableBytes(0)
+	deleted, raw, compressed, err := s.db.tableBytes(0)
 	if err != nil {
 		return 0, err
 	}
@@ -221,24 +205,6 @@ func (s *Store) garbageInTables() (int64, error) {
 		return int64(deleted), nil
 	}
 	return int64(deleted * compressed / raw), nil
-}
-
-// tableBytes returns the bytes that the deletions in the tables of a level and those below delete, and the size of what is in these
-// tables before and after compression.
-func (s *Store) tableBytes(level int) (deleted, raw, compressed float64, err error) {
-	levels, err := s.db.SSTables(pebble.WithProperties())
-	if err != nil {
-		return 0, 0, 0, err
-	}
-	for _, tables := range levels[level:] {
-		for _, table := range tables {
-			p := table.Properties
-			deleted += float64(p.RawPointTombstoneKeySize + p.RawPointTombstoneValueSize)
-			raw += float64(p.RawKeySize + p.RawValueSize)
-			compressed += float64(table.Size)
-		}
-	}
-	return deleted, raw, compressed, nil
 }
 
 // planReclaim returns the spans that are worthwhile to merge, in the order of how little they contain that is not

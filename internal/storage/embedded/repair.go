@@ -88,8 +88,7 @@ func Repair(ctx context.Context, o Options, ro RepairOptions) (done Repaired, er
 	if err = errors.Join(err, lock.Close()); err != nil {
 		return done, err
 	}
-	s := &Store{opts: o}
-	s.lifetime.stopped, s.lifetime.stop = context.WithCancel(context.Background())
+	s := &Store{opts: o, lifetime: newLifetime()}
 	defer s.lifetime.stop()
 	h := &corruptionHandler{store: s, logged: map[string]bool{}}
 	if err := s.openDB(func(p *pebble.Options) {

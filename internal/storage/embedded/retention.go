@@ -3,12 +3,9 @@ package embedded
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/keelson-dev/keelson/internal/storage"
 )
@@ -262,30 +259,13 @@ func decodeKept(b []byte) (k kept, err error) {
 // loadKept reads what an earlier process kept, and takes the retention of the options.
 func (s *Store) loadKept() error {
 	var err error
-	if s.history.kept, err = s.readKept(); err != nil {
+	if s.history.kept, err = s.db.kept(); err != nil {
 		return err
 	}
 	s.history.limit = s.configuredLimit()
 	s.history.kept.adopt(s.opts.Retention.Rules, s.opts.HistoryWindow, s.history.compacted.Load())
 	s.publishFloors()
 	return nil
-}
-
-// readKept reads what an earlier process kept. The result is zero if there is no record of it.
-func (s *Store) readKept() (kept, error) {
-	b, closer, err := s.db.Get([]byte(metaKept))
-	if errors.Is(err, pebble.ErrNotFound) {
-		return kept{}, nil
-	}
-	if err != nil {
-		return kept{}, fmt.Errorf("data directory %s: reading %s: %w", s.opts.Dir, metaKept, err)
-	}
-	defer closer.Close()
-	k, err := decodeKept(b)
-	if err != nil {
-		err = fmt.Errorf("data directory %s: %w", s.opts.Dir, err)
-	}
-	return k, err
 }
 
 // configuredLimit returns Retention.Bytes or its default; a negative number is no limit.
@@ -310,7 +290,7 @@ func (s *Store) keptLimit() int64 {
 		return max(most, 0)
 	}
 	// Only what exceeds the limit without compression is worth a look at the tables. Those of level 0 are compressed when they are merged.
-	_, raw, compressed, err := s.tableBytes(1)
+	_, raw, compressed, err := s.db.tableBytes(1)
 	if err != nil || compressed <= 0 {
 		return most
 	}

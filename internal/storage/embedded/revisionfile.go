@@ -8,7 +8,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
@@ -28,16 +27,21 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// writeRevisionFile writes the current revision to the revision file. Errors are ignored: Open accepts a missing or
-// older file.
-func (s *Store) writeRevisionFile() {
-	revision := s.hub.durable.Load()
-	if s.opts.InMemory || revision == s.files.savedRevision {
+// revisionFile is that file of a store. Its methods are called by one goroutine at a time: Open, then the maintenance
+// goroutine, and Close after that has ended.
+type revisionFile struct {
+	opts  *Options
+	saved int64 // the revision that this process wrote last
+}
+
+// write writes a durable revision. Errors are ignored: Open accepts a missing or older file.
+func (r *revisionFile) write(revision int64) {
+	if r.opts.InMemory || revision == r.saved {
 		return
 	}
 	b := binary.BigEndian.AppendUint64(make([]byte, 0, revisionFileSize), uint64(revision))
 	b = binary.BigEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
-	fs, name := s.opts.FS, s.opts.FS.PathJoin(s.opts.Dir, revisionFileTemp)
+	fs, name := r.opts.FS, r.opts.FS.PathJoin(r.opts.Dir, revisionFileTemp)
 	f, err := fs.Create(name, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return
@@ -46,56 +50,20 @@ func (s *Store) writeRevisionFile() {
 	if errors.Join(err, f.Close()) != nil {
 		return
 	}
-	if fs.Rename(name, fs.PathJoin(s.opts.Dir, revisionFileName)) == nil {
-		s.files.savedRevision = revision
+	if fs.Rename(name, fs.PathJoin(r.opts.Dir, revisionFileName)) == nil {
+		r.saved = revision
 	}
 }
 
-// checkRevisionFile returns an ErrDataLost if the revision file has a higher revision than revision.
-func (s *Store) checkRevisionFile(revision int64) error {
-	was := s.readRevisionFile()
+// check returns an ErrDataLost if the file has a higher revision than revision.
+func (r *revisionFile) check(revision int64) error {
+	was := r.read()
 	if was <= revision {
 		return nil
 	}
 	return fmt.Errorf("data directory %s: %w: it is at revision %d, and its file %s says that it was at %d; "+
 		"restore a snapshot (keelson snapshot save takes what is left)",
-		s.opts.Dir, ErrDataLost, revision, revisionFileName, was)
-}
-
-// checkLogRecords returns an ErrDataLost if revisions are missing in the log above the compaction revision. That happens
-// if the end of the database's manifest is cut off: tables that it had named are then lost, and the log files, which are
-// newer, are read nevertheless. The gap ends where these files begin, so only the records that they can contain are
-// examined. logBytes is their size before the database was opened. A file has each key of a log record twice: there, and
-// in the version.
-func (s *Store) checkLogRecords(logBytes int64) error {
-	it, err := s.db.NewIter(&pebble.IterOptions{
-		LowerBound: logKey(s.history.compacted.Load() + 1), UpperBound: []byte{prefixLog + 1},
-	})
-	if err != nil {
-		return err
-	}
-	defer it.Close()
-	want := int64(0) // 0 before the first record
-	for ok := it.Last(); ok && logBytes >= 0; ok = it.Prev() {
-		revision, err := parseLogKey(it.Key())
-		if err != nil {
-			return err
-		}
-		if want != 0 && revision != want {
-			break
-		}
-		want = revision - 1
-		value, err := it.ValueAndErr()
-		if err != nil {
-			return err
-		}
-		logBytes -= 2 * int64(len(value))
-	}
-	if err := it.Error(); err != nil || logBytes < 0 || want <= max(s.history.compacted.Load(), 1) {
-		return err
-	}
-	return fmt.Errorf("data directory %s: %w: revision %d is missing in the log; restore a snapshot "+
-		"(keelson snapshot save takes what is left)", s.opts.Dir, ErrDataLost, want)
+		r.opts.Dir, ErrDataLost, revision, revisionFileName, was)
 }
 
 // checkManifest returns an ErrDataLost if the directory has tables or a revision file, but not the marker file by which
@@ -123,9 +91,9 @@ func checkManifest(o *Options) error {
 	)
 }
 
-// readRevisionFile returns the revision in the revision file, 0 if the file is missing or cannot be read.
-func (s *Store) readRevisionFile() int64 {
-	f, err := s.opts.FS.Open(s.opts.FS.PathJoin(s.opts.Dir, revisionFileName))
+// read returns the revision in the file, 0 if the file is missing or cannot be read.
+func (r *revisionFile) read() int64 {
+	f, err := r.opts.FS.Open(r.opts.FS.PathJoin(r.opts.Dir, revisionFileName))
 	if err != nil {
 		return 0
 	}

@@ -133,12 +133,12 @@ func (s *Store) loadSamples(revision int64) error {
 // saveSamples saves the samples, together with the clock to which their times belong. The write is not synced: after a
 // power cut history is kept a little longer.
 func (s *Store) saveSamples() {
-	if s.pipeline.failure.Load() != nil || s.space.level.Load() == spaceCritical {
+	if !s.db.mayWrite() {
 		return
 	}
 	b := s.db.NewBatch()
 	defer b.Close()
 	mustSucceed(b.Set([]byte(metaSamples), s.history.windowSamples.encode(), nil))
 	mustSucceed(b.Set([]byte(metaClock), s.clock.snapshot().encode(), nil))
-	_ = s.applyUnsynced(b) // a failure stops the store and is logged there
+	_ = s.db.applyUnsynced(b) // a failure stops the store and is logged there
 }

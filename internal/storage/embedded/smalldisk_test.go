@@ -285,7 +285,7 @@ func TestReclaimMergesOnlyGarbage(t *testing.T) {
 	if err := s.Compact(t.Context(), s.hub.durable.Load()); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.flushMemTables(t.Context()); err != nil {
+	if err := s.db.flushMemTables(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	g := s.reclaimer.take()
@@ -313,13 +313,13 @@ func TestGarbageInTables(t *testing.T) {
 	for i := range 101 {
 		mustCommit(t, s, storage.Put("/often", randomBytes(20_000, uint64(i))))
 	}
-	if err := s.flushMemTables(t.Context()); err != nil {
+	if err := s.db.flushMemTables(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Compact(t.Context(), s.hub.durable.Load()); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.flushMemTables(t.Context()); err != nil {
+	if err := s.db.flushMemTables(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	g := s.reclaimer.take()

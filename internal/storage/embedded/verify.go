@@ -44,10 +44,10 @@ type Verified struct {
 // between the expiry index and the deadlines. Verify returns an error only if ctx ends.
 func (r *Reader) Verify(ctx context.Context, check Checks, report func(Problem)) (Verified, error) {
 	v := &verifier{
-		db: r.store.db, report: report, check: check,
+		db: r.store.db.DB, report: report, check: check,
 		verified: Verified{Revision: r.revision, Compacted: r.compacted},
 	}
-	if err := r.store.checkRevisionFile(r.revision); err != nil && r.readErr == nil {
+	if err := r.store.revisionFile.check(r.revision); err != nil && r.readErr == nil {
 		v.problem("database", "%s", singleLine(err))
 	}
 	steps := []func(context.Context) error{

@@ -200,7 +200,7 @@ func TestVerifyFinds(t *testing.T) {
 			t.Fatal(err)
 		}
 		due = deadline(s)
-		if err := c.plant(s.db); err != nil {
+		if err := c.plant(s.db.DB); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Close(); err != nil {

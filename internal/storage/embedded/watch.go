@@ -198,7 +198,8 @@ func (h *hub) removeWatcher(prefix string) {
 
 // watcher implements storage.Watcher, and also cache.ProgressRequester.
 type watcher struct {
-	store  *Store
+	hub    *hub
+	reads  *reads
 	prefix string
 	wake   chan struct{} // capacity 1; receives when the watcher is unparked
 
@@ -214,10 +215,10 @@ type watcher struct {
 
 // Watch implements storage.Store.
 func (s *Store) Watch(ctx context.Context, prefix string, from int64) (storage.Watcher, error) {
-	if err := s.enter(ctx); err != nil {
+	if err := s.lifetime.enter(ctx); err != nil {
 		return nil, err
 	}
-	defer s.leave()
+	defer s.lifetime.leave()
 	if from < 0 {
 		return nil, errNegativeRevision
 	}
@@ -230,7 +231,7 @@ func (s *Store) Watch(ctx context.Context, prefix string, from int64) (storage.W
 	if compacted := s.history.compacted.Load(); from <= compacted {
 		return nil, &storage.CompactedError{Revision: from, Compacted: compacted}
 	}
-	w := &watcher{store: s, prefix: prefix, cursor: from, wake: make(chan struct{}, 1)}
+	w := &watcher{hub: h, reads: &s.reads, prefix: prefix, cursor: from, wake: make(chan struct{}, 1)}
 	h.addWatcher(prefix)
 	return w, nil
 }
@@ -249,7 +250,7 @@ func (w *watcher) unpark() {
 	if !w.parked {
 		return
 	}
-	h := w.store.hub
+	h := w.hub
 	g := h.groups[w.prefix]
 	i := slices.Index(g.parked, w)
 	last := len(g.parked) - 1
@@ -282,7 +283,7 @@ func (w *watcher) Next(ctx context.Context) (storage.Batch, error) {
 		select {
 		case <-w.wake:
 		case <-ctx.Done():
-			h := w.store.hub
+			h := w.hub
 			h.mu.Lock()
 			w.unpark()
 			h.mu.Unlock()
@@ -293,7 +294,7 @@ func (w *watcher) Next(ctx context.Context) (storage.Batch, error) {
 
 // poll returns the next batch. If there is none yet, it parks the watcher and returns wait = true.
 func (w *watcher) poll(ctx context.Context) (b storage.Batch, wait bool, err error) {
-	h := w.store.hub
+	h := w.hub
 	h.mu.Lock()
 	if w.closed || h.closed {
 		h.mu.Unlock()
@@ -308,7 +309,7 @@ func (w *watcher) poll(ctx context.Context) (b storage.Batch, wait bool, err err
 	w.progressDue = false // the batch below has the revision
 	if w.cursor < h.ring.first() {
 		h.mu.Unlock()
-		b, err = w.store.batchFromLog(ctx, w.prefix, w.cursor)
+		b, err = w.reads.batchFromLog(ctx, w.prefix, w.cursor)
 	} else {
 		records := h.ring.from(w.cursor)
 		h.mu.Unlock()
@@ -334,7 +335,7 @@ func (w *watcher) parkOrProgress(durable int64) (b storage.Batch, wait bool) {
 	case <-w.wake: // a signal for an earlier Next that was cancelled
 	default:
 	}
-	h := w.store.hub
+	h := w.hub
 	g := h.groups[w.prefix]
 	g.parked = append(g.parked, w)
 	h.parked++
@@ -346,7 +347,7 @@ func (w *watcher) parkOrProgress(durable int64) (b storage.Batch, wait bool) {
 // change matches. The Revision of that batch is at least the revision of the store at the call of RequestProgress. It
 // has no effect on a watcher that waits for a future revision. It may be called from any goroutine.
 func (w *watcher) RequestProgress() {
-	h := w.store.hub
+	h := w.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	durable := h.durable.Load()
@@ -362,7 +363,7 @@ func (w *watcher) RequestProgress() {
 
 // Close implements storage.Watcher.
 func (w *watcher) Close() error {
-	h := w.store.hub
+	h := w.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if w.closed {

@@ -1,0 +1,247 @@
+package embedded
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2"
+)
+
+// database is the Pebble database of a store: reads of the records that are no versions (layout.go), and the writes of
+// background work. It has no lock; a caller holds the lifetime of the store, or is one of its goroutines.
+type database struct {
+	*pebble.DB
+	opts  *Options
+	space *diskSpace
+	// pipeline stops the store when a background write has failed. It is nil until the store has started.
+	pipeline *pipeline
+}
+
+// mayWrite reports whether background work may write: the store has not failed, and there is some space.
+func (d *database) mayWrite() bool {
+	return d.pipeline.failure.Load() == nil && d.space.level.Load() != spaceCritical
+}
+
+// position reads the current revision, the compaction revision and the format number from the database. format is 0 if
+// the database is new. It fails with ErrNewerFormat if the format is newer than formatVersion.
+func (d *database) position() (revision, compacted, format int64, err error) {
+	if format, err = d.number(metaFormat); err != nil {
+		return 0, 0, 0, err
+	}
+	if format > formatVersion {
+		return 0, 0, 0, fmt.Errorf(
+			"data directory %s: %w: %d, this program knows %d", d.opts.Dir, ErrNewerFormat, format, formatVersion,
+		)
+	}
+	if compacted, err = d.number(metaCompacted); err != nil {
+		return 0, 0, 0, err
+	}
+	last, err := d.lastLogRevision()
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	return max(last, compacted, 1), compacted, format, nil
+}
+
+// number returns the number stored under name, one of the meta records; 0 if it does not exist.
+func (d *database) number(name string) (int64, error) {
+	b, closer, err := d.Get([]byte(name))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("data directory %s: reading %s: %w", d.opts.Dir, name, err)
+	}
+	defer closer.Close()
+	return decodeNumber(b)
+}
+
+// lastLogRevision returns the revision of the last log record, 0 if there is none.
+func (d *database) lastLogRevision() (int64, error) {
+	it, err := d.NewIter(&pebble.IterOptions{LowerBound: []byte{prefixLog}, UpperBound: []byte{prefixLog + 1}})
+	if err != nil {
+		return 0, err
+	}
+	defer it.Close()
+	if !it.Last() {
+		return 0, it.Error()
+	}
+	return parseLogKey(it.Key())
+}
+
+// savedClock returns the clock that an earlier process saved; nil if there is none.
+func (d *database) savedClock() (*savedClock, error) {
+	b, closer, err := d.Get([]byte(metaClock))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("data directory %s: reading %s: %w", d.opts.Dir, metaClock, err)
+	}
+	defer closer.Close()
+	saved, err := decodeClock(b)
+	if err != nil {
+		return nil, fmt.Errorf("data directory %s: %w", d.opts.Dir, err)
+	}
+	return &saved, nil
+}
+
+// kept reads what an earlier process kept. The result is zero if there is no record of it.
+func (d *database) kept() (kept, error) {
+	b, closer, err := d.Get([]byte(metaKept))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return kept{}, nil
+	}
+	if err != nil {
+		return kept{}, fmt.Errorf("data directory %s: reading %s: %w", d.opts.Dir, metaKept, err)
+	}
+	defer closer.Close()
+	k, err := decodeKept(b)
+	if err != nil {
+		err = fmt.Errorf("data directory %s: %w", d.opts.Dir, err)
+	}
+	return k, err
+}
+
+// writtenAt returns when and by whom a revision was written. The result is zero if the log has no record of it.
+func (d *database) writtenAt(revision int64) (written, error) {
+	value, closer, err := d.Get(logKey(revision))
+	if errors.Is(err, pebble.ErrNotFound) {
+		return written{}, nil
+	}
+	if err != nil {
+		return written{}, err
+	}
+	defer closer.Close()
+	w, _, err := cutWritten(value)
+	w.by = bytes.Clone(w.by)
+	return w, err
+}
+
+// logSpan returns options for an iterator over the log.
+func logSpan() *pebble.IterOptions {
+	return &pebble.IterOptions{LowerBound: []byte{prefixLog}, UpperBound: []byte{prefixLog + 1}}
+}
+
+// loggedAt returns the newest revision in the log that was written at t or before, 0 if there is none. newest is the durable
+// revision. It searches by halves.
+func (d *database) loggedAt(ctx context.Context, t time.Time, newest int64) (int64, error) {
+	it, err := d.NewIterWithContext(ctx, logSpan())
+	if err != nil {
+		return 0, err
+	}
+	defer it.Close()
+	found, now := int64(0), d.opts.Clock().UnixMilli()
+	for low, high := int64(1), newest; low <= high; {
+		middle := low + (high-low)/2
+		if !it.SeekGE(logKey(middle)) {
+			if err := it.Error(); err != nil {
+				return 0, err
+			}
+			high = middle - 1
+			continue
+		}
+		revision, w, err := currentWritten(it)
+		if err == nil && revision <= high {
+			w.ms, err = writtenBefore(it, revision, w.ms, now, newest)
+		}
+		switch {
+		case err != nil:
+			return 0, err
+		case revision > high || w.ms > t.UnixMilli():
+			high = middle - 1
+		default:
+			found, low = revision, revision+1
+		}
+	}
+	return found, nil
+}
+
+// newestVersions implements planner.view.
+func (d *database) newestVersions() (versionReader, error) {
+	it, err := d.NewIter(&pebble.IterOptions{UseL6Filters: true})
+	if err != nil {
+		return nil, err
+	}
+	return &iterReader{it: it}, nil
+}
+
+// checkLogRecords returns an ErrDataLost if revisions are missing in the log above the compaction revision. That happens
+// if the end of the database's manifest is cut off: tables that it had named are then lost, and the log files, which are
+// newer, are read nevertheless. The gap ends where these files begin, so only the records that they can contain are
+// examined. logBytes is their size before the database was opened. A file has each key of a log record twice: there, and
+// in the version.
+func (d *database) checkLogRecords(compacted, logBytes int64) error {
+	it, err := d.NewIter(&pebble.IterOptions{
+		LowerBound: logKey(compacted + 1), UpperBound: []byte{prefixLog + 1},
+	})
+	if err != nil {
+		return err
+	}
+	defer it.Close()
+	want := int64(0) // 0 before the first record
+	for ok := it.Last(); ok && logBytes >= 0; ok = it.Prev() {
+		revision, err := parseLogKey(it.Key())
+		if err != nil {
+			return err
+		}
+		if want != 0 && revision != want {
+			break
+		}
+		want = revision - 1
+		value, err := it.ValueAndErr()
+		if err != nil {
+			return err
+		}
+		logBytes -= 2 * int64(len(value))
+	}
+	if err := it.Error(); err != nil || logBytes < 0 || want <= max(compacted, 1) {
+		return err
+	}
+	return fmt.Errorf("data directory %s: %w: revision %d is missing in the log; restore a snapshot "+
+		"(keelson snapshot save takes what is left)", d.opts.Dir, ErrDataLost, want)
+}
+
+// flushMemTables writes the memtables to tables.
+func (d *database) flushMemTables(ctx context.Context) error {
+	flushed, err := guardPanic(d.AsyncFlush)
+	if err != nil {
+		return err
+	}
+	select {
+	case <-flushed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// tableBytes returns the bytes that the deletions in the tables of a level and those below delete, and the size of what is in these
+// tables before and after compression.
+func (d *database) tableBytes(level int) (deleted, raw, compressed float64, err error) {
+	levels, err := d.SSTables(pebble.WithProperties())
+	if err != nil {
+		return 0, 0, 0, err
+	}
+	for _, tables := range levels[level:] {
+		for _, table := range tables {
+			p := table.Properties
+			deleted += float64(p.RawPointTombstoneKeySize + p.RawPointTombstoneValueSize)
+			raw += float64(p.RawKeySize + p.RawValueSize)
+			compressed += float64(table.Size)
+		}
+	}
+	return deleted, raw, compressed, nil
+}
+
+// applyUnsynced applies a batch of background work without a sync. An error stops the store.
+func (d *database) applyUnsynced(b *pebble.Batch) error {
+	_, err := guardPanic(func() (struct{}, error) { return struct{}{}, d.Apply(b, pebble.NoSync) })
+	if err != nil {
+		return d.pipeline.fail(err)
+	}
+	return nil
+}
