@@ -11,7 +11,7 @@ func (s *Store) DamagedFiles() int64 { return s.files.damaged.Load() }
 // Space implements storage.SpaceReporter.
 func (s *Store) Space() storage.Space {
 	return storage.Space{
-		Available: s.space.free.Load(), Reserve: max(s.opts.ReserveBytes, 0), Low: s.space.level.Load() != spaceEnough,
+		Available: s.space.free.Load(), Reserve: max(s.opts.ReserveBytes, 0), Low: s.space.isLow(),
 		Refused: s.space.refused.Load(),
 	}
 }

@@ -29,7 +29,7 @@ type storeClock struct {
 	uptime      time.Duration
 	loggedLead  time.Duration // lead of the wall clock over the store time that was logged last
 
-	// lastSaved is the time at which the clock was saved last, and the revision at that time. Only checkClock uses it.
+	// lastSaved is the time at which the clock was saved last, and the revision at that time. Only check uses it.
 	lastSaved revisionSample
 }
 
@@ -149,52 +149,50 @@ func decodeClock(b []byte) (savedClock, error) {
 	return savedClock{n[0], n[1], time.Duration(n[2]) * time.Millisecond}, nil
 }
 
-// loadClock creates the clock from the saved one. It logs if a stop does not count in full.
-func (s *Store) loadClock() error {
-	saved, err := s.db.savedClock()
+// openClock returns the clock of a database, from the saved one. It logs if a stop does not count in full.
+func openClock(db *database) (*storeClock, error) {
+	saved, err := db.savedClock()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	s.clock = newStoreClock(s.opts.Clock, s.opts.Monotonic, saved)
+	c := newStoreClock(db.opts.Clock, db.opts.Monotonic, saved)
 	if saved == nil {
-		return nil
+		return c, nil
 	}
-	stopped := time.Duration(s.opts.Clock().UnixMilli()-saved.wall) * time.Millisecond
+	stopped := time.Duration(db.opts.Clock().UnixMilli()-saved.wall) * time.Millisecond
 	switch {
 	case stopped > maxStoppedCredit:
-		s.opts.Logger.Info("by the wall clock the server was stopped for long; only part of that counts for times to live, "+
+		db.opts.Logger.Info("by the wall clock the server was stopped for long; only part of that counts for times to live, "+
 			"because a clock that was set forward looks the same", "stopped", stopped, "counted", maxStoppedCredit)
 	case stopped < -clockTolerance:
-		s.opts.Logger.Warn("the wall clock was set back while the server was stopped; "+
+		db.opts.Logger.Warn("the wall clock was set back while the server was stopped; "+
 			"times to live go on from where they were", "by", -stopped)
 	}
-	return nil
+	return c, nil
 }
 
-// checkClock logs when the wall clock was set, and saves the clock: once a second while keys or history can expire by
-// it, otherwise once a minute. The write is not synced: after a power cut the clock is a little behind, so that expiry
-// is a little late.
-func (s *Store) checkClock() {
-	if by := s.clock.wallClockSet(); by > 0 {
-		s.opts.Logger.Warn("the wall clock was set forward, or the machine was asleep; "+
+// check logs when the wall clock was set, and saves the clock: once a second while keys or history can expire by it,
+// otherwise once a minute. durable and compacted are the revisions of the store. The write is not synced: after a power
+// cut the clock is a little behind, so that expiry is a little late.
+func (c *storeClock) check(db *database, durable, compacted int64) {
+	if by := c.wallClockSet(); by > 0 {
+		db.opts.Logger.Warn("the wall clock was set forward, or the machine was asleep; "+
 			"times to live go on by the time that really passed", "by", by)
 	} else if by < 0 {
-		s.opts.Logger.Warn("the wall clock was set back; times to live go on by the time that really passed", "by", -by)
+		db.opts.Logger.Warn("the wall clock was set back; times to live go on by the time that really passed", "by", -by)
 	}
 	const idle = time.Minute
-	durable := s.hub.durable.Load()
-	up := s.clock.readUptime()
-	if durable == s.clock.lastSaved.revision && durable == s.history.compacted.Load() &&
-		up < s.clock.lastSaved.uptime+idle {
+	up := c.readUptime()
+	if durable == c.lastSaved.revision && durable == compacted && up < c.lastSaved.uptime+idle {
 		return
 	}
-	if !s.db.mayWrite() {
+	if !db.mayWrite() {
 		return
 	}
-	b := s.db.NewBatch()
+	b := db.NewBatch()
 	defer b.Close()
-	mustSucceed(b.Set([]byte(metaClock), s.clock.snapshot().encode(), nil))
-	if s.db.applyUnsynced(b) == nil {
-		s.clock.lastSaved = revisionSample{up, durable}
+	mustSucceed(b.Set([]byte(metaClock), c.snapshot().encode(), nil))
+	if db.applyUnsynced(b) == nil {
+		c.lastSaved = revisionSample{up, durable}
 	}
 }

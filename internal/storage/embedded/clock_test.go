@@ -96,7 +96,7 @@ func TestClockSetForward(t *testing.T) {
 		mustCommit(t, s, storage.Op{Key: fmt.Sprintf("/events/%d", i), TTL: 3600})
 	}
 	left := func() int64 {
-		s.sweep()
+		s.sweeper.sweep(s.lifetime.stopped)
 		r, err := s.Range(t.Context(), storage.RangeRequest{})
 		if err != nil {
 			t.Fatal(err)
@@ -188,10 +188,10 @@ func TestHistoryWindowAcrossProcesses(t *testing.T) {
 					t.Fatal(err)
 				}
 				mustCommit(t, s, storage.Put("/a", []byte{byte(process)}))
-				s.compactHistory()
+				s.compactor.compactWindow(s.lifetime.stopped)
 				clocks.pass(life)
 				up += life
-				s.compactHistory()
+				s.compactor.compactWindow(s.lifetime.stopped)
 				// The first change, at revision 2, was made when the uptime was 0.
 				if got := s.Stats().CompactedRevision; got >= 2 && up < window {
 					t.Errorf("compacted to %d after %v", got, up)

@@ -3,64 +3,76 @@ package embedded
 import (
 	"context"
 	"math"
+	"sync"
+	"sync/atomic"
 
 	"github.com/cockroachdb/pebble/v2"
-
-	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// compactHistory compacts the history that has left the window.
-func (s *Store) compactHistory() {
-	now := s.clock.readUptime()
-	noted := s.history.windowSamples.add(now, s.hub.durable.Load())
+// compactor moves the compaction revision on, and deletes what cannot be read any more: the versions that have left the
+// history window, and what the retention keeps beyond it when its time, or the room for it, has ended. Readers use
+// compacted and floors without a lock.
+type compactor struct {
+	db        *database
+	hub       *hub // has the durable revision
+	clock     *storeClock
+	reclaimer *reclaimer // gets what was deleted
+
+	// compacted is the compaction revision, 0 if nothing was ever compacted. It is written while mu is held, before
+	// the first deletion of a compaction.
+	compacted atomic.Int64
+
+	limit int64 // of the bytes that are kept, on the disk
+
+	mu   sync.Mutex // held during a compaction; guards kept, keptClock and givenUp
+	kept kept
+	// givenUp has the bytes that were given up before their time, by share. It is replaced, never changed.
+	givenUp   map[string]int64
+	keptClock keepClock
+	// floors is what of kept readers need. It is stored before the first deletion that it is about.
+	floors atomic.Pointer[floors]
+
+	// windowSamples finds the revision that leaves Options.HistoryWindow, lowSpaceSamples the one that leaves
+	// lowSpaceWindow. After Open only the maintenance goroutine uses them, and Close after that has ended.
+	windowSamples, lowSpaceSamples *revisionSamples
+}
+
+// compactWindow compacts the history that has left the window.
+func (c *compactor) compactWindow(ctx context.Context) {
+	now := c.clock.readUptime()
+	noted := c.windowSamples.add(now, c.hub.durable.Load())
 	// A version that was replaced just after a sample could be read until then. So the state at the sample and everything
 	// after it is kept.
-	s.compactInBackground(s.history.windowSamples.expire(now - s.opts.HistoryWindow))
+	c.compactInBackground(ctx, c.windowSamples.expire(now-c.db.opts.HistoryWindow))
 	if noted {
-		s.saveSamples()
+		c.saveSamples()
 	}
 }
 
 // relieveLowSpace frees space while free space is below the reserve: it compacts history that is older than
 // lowSpaceWindow, and wakes the reclaimer. What is kept beyond the compaction revision is given up earlier, before a write
 // is refused. With enough space it only records a sample.
-func (s *Store) relieveLowSpace() {
-	now := s.clock.readUptime()
-	s.history.lowSpaceSamples.add(now, s.hub.durable.Load())
-	revision := s.history.lowSpaceSamples.expire(now - lowSpaceWindow)
-	if s.space.nearlyLow(&s.opts) {
-		s.giveUpKept()
+func (c *compactor) relieveLowSpace(ctx context.Context) {
+	now := c.clock.readUptime()
+	c.lowSpaceSamples.add(now, c.hub.durable.Load())
+	revision := c.lowSpaceSamples.expire(now - lowSpaceWindow)
+	if c.db.space.nearlyLow(c.db.opts) {
+		c.giveUpKept()
 	}
-	if s.space.level.Load() == spaceEnough {
+	if !c.db.space.isLow() {
 		return
 	}
-	if s.opts.HistoryWindow > 0 {
-		s.compactInBackground(revision)
+	if c.db.opts.HistoryWindow > 0 {
+		c.compactInBackground(ctx, revision)
 	}
-	s.reclaimer.wakeIfNeeded(true)
+	c.reclaimer.wakeIfNeeded(true)
 }
 
 // compactInBackground compacts up to revision and logs an error.
-func (s *Store) compactInBackground(revision int64) {
-	if err := s.compact(s.lifetime.stopped, revision); err != nil && s.lifetime.stopped.Err() == nil {
-		s.opts.Logger.Error("history could not be compacted", "revision", revision, "error", err)
+func (c *compactor) compactInBackground(ctx context.Context, revision int64) {
+	if err := c.compact(ctx, revision); err != nil && ctx.Err() == nil {
+		c.db.opts.Logger.Error("history could not be compacted", "revision", revision, "error", err)
 	}
-}
-
-// Compact implements storage.Store. It returns when all versions that are no longer readable are deleted. If it is
-// cancelled, the next compaction deletes the rest.
-func (s *Store) Compact(ctx context.Context, revision int64) error {
-	if err := s.lifetime.enter(ctx); err != nil {
-		return err
-	}
-	defer s.lifetime.leave()
-	if revision < 0 {
-		return errNegativeRevision
-	}
-	if durable := s.hub.durable.Load(); revision > durable {
-		return &storage.FutureRevisionError{Revision: revision, Current: durable}
-	}
-	return s.compact(ctx, revision)
 }
 
 // compact sets the compaction revision to revision, which must be durable, and deletes what can no longer be read: for
@@ -70,39 +82,39 @@ func (s *Store) Compact(ctx context.Context, revision int64) error {
 //
 // Example: /a is put at 2 and 3 and deleted at 5, /b is put at 4. compact(5) reads the log records 2 to 5, and deletes
 // /a at 2 (replaced at 3), /a at 3 (replaced at 5), the tombstone of /a at 5, and the four log records. /b at 4 stays.
-func (s *Store) compact(ctx context.Context, revision int64) error {
-	s.history.mu.Lock()
-	defer s.history.mu.Unlock()
-	if revision > s.history.compacted.Load() {
-		at, err := s.db.writtenAt(revision)
+func (c *compactor) compact(ctx context.Context, revision int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if revision > c.compacted.Load() {
+		at, err := c.db.writtenAt(revision)
 		if err != nil {
 			return err
 		}
-		s.history.kept.Window = mark{revision, at.ms}
-		s.history.compacted.Store(revision)
+		c.kept.Window = mark{revision, at.ms}
+		c.compacted.Store(revision)
 	}
-	revision = s.history.compacted.Load()
-	s.publishFloors()
-	defer func() { s.reclaimer.wakeIfNeeded(s.space.level.Load() != spaceEnough) }()
-	for _, p := range s.passes(revision) {
-		if err := s.compactPass(ctx, p); err != nil {
+	revision = c.compacted.Load()
+	c.publishFloors()
+	defer func() { c.reclaimer.wakeIfNeeded(c.db.space.isLow()) }()
+	for _, p := range c.passes(revision) {
+		if err := c.run(ctx, p); err != nil {
 			return err
 		}
 	}
-	if most := s.keptLimit(); most > 0 { // of what is kept now
-		return s.giveUp(ctx, most)
+	if most := c.keptLimit(); most > 0 { // of what is kept now
+		return c.giveUp(ctx, most)
 	}
 	return nil
 }
 
-// compactPass does the steps of a pass.
-func (s *Store) compactPass(ctx context.Context, p pass) error {
+// run does the steps of a pass.
+func (c *compactor) run(ctx context.Context, p pass) error {
 	for done := false; !done; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		var err error
-		if done, err = s.compactStep(p); err != nil {
+		if done, err = c.step(p); err != nil {
 			return err
 		}
 	}
@@ -112,29 +124,29 @@ func (s *Store) compactPass(ctx context.Context, p pass) error {
 // compactStepRecords is the number of log records that one step of a compaction handles.
 const compactStepRecords = 1024
 
-// compactStep does one step of a pass, as one atomic batch: an operation is removed from the log together with
+// step does one step of a pass, as one atomic batch: an operation is removed from the log together with
 // the versions that it names, so that after a crash every version that must still be deleted has a log record. The
 // batch is not synced: if it is lost, the step is done again. done is true if the pass has reached its end.
-func (s *Store) compactStep(p pass) (done bool, err error) {
-	k := &s.history.kept
+func (c *compactor) step(p pass) (done bool, err error) {
+	k := &c.kept
 	before := k.passed(p)
 	from := before.Revision
 	if from >= p.through || p.cut && k.Bytes <= p.most || p.victims != nil && p.victims.left <= 0 {
 		return true, nil
 	}
-	it, err := s.db.NewIter(&pebble.IterOptions{LowerBound: logKey(from + 1), UpperBound: logKey(p.through + 1)})
+	it, err := c.db.NewIter(&pebble.IterOptions{LowerBound: logKey(from + 1), UpperBound: logKey(p.through + 1)})
 	if err != nil {
 		return false, err
 	}
 	defer it.Close()
-	logged, err := s.db.NewIter(logSpan())
+	logged, err := c.db.NewIter(logSpan())
 	if err != nil {
 		return false, err
 	}
 	defer logged.Close()
-	b := s.db.NewBatch()
+	b := c.db.NewBatch()
 	defer b.Close()
-	step := compactionStep{pass: p, kept: k, batch: b, logged: logged, newest: s.hub.durable.Load(), last: before}
+	step := compactionStep{pass: p, kept: k, batch: b, logged: logged, newest: c.hub.durable.Load(), last: before}
 	done = true
 	for ok := it.First(); ok; ok = it.Next() {
 		end, err := step.record(it)
@@ -157,13 +169,13 @@ func (s *Store) compactStep(p pass) (done bool, err error) {
 	}
 	step.deleteRecords(from)
 	k.advance(p, step.last, step.bytes)
-	s.publishFloors()
-	mustSucceed(b.Set([]byte(metaCompacted), encodeNumber(s.history.compacted.Load()), nil))
+	c.publishFloors()
+	mustSucceed(b.Set([]byte(metaCompacted), encodeNumber(c.compacted.Load()), nil))
 	mustSucceed(b.Set([]byte(metaKept), k.encode(), nil))
-	if err := s.db.applyUnsynced(b); err != nil {
+	if err := c.db.applyUnsynced(b); err != nil {
 		return false, err
 	}
-	s.reclaimer.add(&step.deleted)
+	c.reclaimer.add(&step.deleted)
 	return done, nil
 }
 

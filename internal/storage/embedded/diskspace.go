@@ -85,10 +85,13 @@ func (d *diskSpace) update(s *Store) {
 	}
 }
 
+// isLow reports whether less than the reserve is free, or merges lack space.
+func (d *diskSpace) isLow() bool { return d.level.Load() != spaceEnough }
+
 // nearlyLow reports whether less than twice the reserve is free.
 func (d *diskSpace) nearlyLow(o *Options) bool {
 	free := d.free.Load()
-	return d.level.Load() != spaceEnough || o.ReserveBytes > 0 && free >= 0 && free < 2*o.ReserveBytes
+	return d.isLow() || o.ReserveBytes > 0 && free >= 0 && free < 2*o.ReserveBytes
 }
 
 // available returns the free bytes that the store may use, and the free bytes of the file system. While the ballast

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,10 +25,10 @@ type Store struct {
 	hub      *hub
 	reads    reads
 
-	history      historyState
-	reclaimer    reclaimer
 	clock        *storeClock
-	sweepFrom    sweepStart
+	compactor    compactor
+	reclaimer    reclaimer
+	sweeper      sweeper
 	space        diskSpace
 	merges       *mergeScheduler // nil in a Reader and in an import
 	files        fileState
@@ -38,27 +37,6 @@ type Store struct {
 
 	// importFailed receives the error that ends an import. It is nil in all other stores.
 	importFailed chan error
-}
-
-// historyState is the state of the compaction of history.
-type historyState struct {
-	// compacted is the compaction revision, 0 if nothing was ever compacted. It is written while mu is held, before
-	// the first deletion of a compaction.
-	compacted atomic.Int64
-
-	limit int64 // of the bytes that are kept, on the disk
-
-	mu   sync.Mutex // held during a compaction; guards kept, clock and givenUp
-	kept kept
-	// givenUp has the bytes that were given up before their time, by share. It is replaced, never changed.
-	givenUp map[string]int64
-	clock   keepClock
-	// floors is what of kept readers need. It is stored before the first deletion that it is about.
-	floors atomic.Pointer[floors]
-
-	// windowSamples finds the revision that leaves Options.HistoryWindow, lowSpaceSamples the one that leaves
-	// lowSpaceWindow. After Open only the maintenance goroutine uses them, and Close after that has ended.
-	windowSamples, lowSpaceSamples *revisionSamples
 }
 
 // fileState is the state of the store's files.
@@ -89,16 +67,17 @@ func Open(o Options) (*Store, error) {
 	}
 	revision, err := s.recoverPosition()
 	if err == nil {
-		err = s.db.checkLogRecords(s.history.compacted.Load(), logBytes)
+		err = s.db.checkLogRecords(s.compactor.compacted.Load(), logBytes)
 	}
 	if err == nil {
-		err = s.loadClock()
+		s.clock, err = openClock(s.db)
+		s.compactor.clock = s.clock
 	}
 	if err == nil {
-		err = s.loadSamples(revision)
+		err = s.compactor.loadSamples(revision)
 	}
 	if err == nil {
-		err = s.loadKept()
+		err = s.compactor.loadKept()
 	}
 	if err != nil {
 		s.closeDB()
@@ -146,6 +125,7 @@ func (s *Store) openDB(adjust func(*pebble.Options)) error {
 	}
 	s.revisionFile.opts = o
 	s.db, s.lock = &database{DB: db, opts: o, space: &s.space}, lock
+	s.compactor.db, s.compactor.reclaimer = s.db, &s.reclaimer
 	return nil
 }
 
@@ -175,7 +155,7 @@ func (s *Store) recoverPosition() (int64, error) {
 		return 0, err
 	}
 	if format == formatVersion && revision >= s.opts.MinRevision {
-		s.history.compacted.Store(compacted)
+		s.compactor.compacted.Store(compacted)
 		return revision, nil
 	}
 	b := s.db.NewBatch()
@@ -187,20 +167,21 @@ func (s *Store) recoverPosition() (int64, error) {
 	if err := b.Commit(&pebble.WriteOptions{Sync: !s.opts.unlogged}); err != nil {
 		return 0, fmt.Errorf("cannot write to data directory %s: %w", s.opts.Dir, err)
 	}
-	s.history.compacted.Store(compacted)
+	s.compactor.compacted.Store(compacted)
 	return revision, nil
 }
 
 // start creates the planner, the pipeline and the hub at the current revision, and starts the background goroutines.
 func (s *Store) start(revision int64) {
 	s.hub = newHub(revision, s.opts.RingBytes)
-	s.reads = reads{s.db, s.hub, s.lifetime, &s.history.compacted}
+	s.compactor.hub = s.hub
+	s.reads = reads{s.db, s.hub, s.lifetime, &s.compactor.compacted}
 	s.planner = &planner{
 		lastRevision: revision,
 		durable:      s.hub.durable.Load,
 		now:          s.clock.now,
 		wall:         s.opts.Clock,
-		scheduled:    s.sweepFrom.scheduled,
+		scheduled:    s.sweeper.start.scheduled,
 		view:         s.db.newestVersions,
 		batch:        func() *pebble.Batch { return s.db.NewBatch() },
 		recent:       newRecentVersions(s.opts.RingBytes),
@@ -219,9 +200,11 @@ func (s *Store) start(revision int64) {
 	})
 	s.db.pipeline = s.pipeline
 	s.updateDiskUsage()
+	s.sweeper.db, s.sweeper.clock, s.sweeper.pipeline = s.db, s.clock, s.pipeline
+	s.reclaimer.db, s.reclaimer.merges, s.reclaimer.measure = s.db, s.merges, s.updateDiskUsage
 	s.reclaimer.wake = make(chan struct{}, 1)
 	s.lifetime.background.Go(s.runMaintenance)
-	s.lifetime.background.Go(s.runReclaimer)
+	s.lifetime.background.Go(func() { s.reclaimer.run(s.lifetime.stopped, s.reclaimer.once) })
 }
 
 // runMaintenance is a background goroutine: it removes expired keys, compacts history, checks free space, saves the
@@ -244,16 +227,16 @@ func (s *Store) runMaintenance() {
 		case <-s.lifetime.stopped.Done():
 			return
 		case <-sweep.C:
-			s.sweep()
+			s.sweeper.sweep(s.lifetime.stopped)
 		case <-space.C:
 			s.updateDiskUsage()
 			s.revisionFile.write(s.hub.durable.Load())
-			s.checkClock()
-			s.relieveLowSpace()
+			s.clock.check(s.db, s.hub.durable.Load(), s.compactor.compacted.Load())
+			s.compactor.relieveLowSpace(s.lifetime.stopped)
 		case <-progress.C:
 			s.hub.sendProgress()
 		case <-compact:
-			s.compactHistory()
+			s.compactor.compactWindow(s.lifetime.stopped)
 		}
 	}
 }
@@ -397,6 +380,22 @@ func txnSize(txn storage.Txn) int {
 	return n
 }
 
+// Compact implements storage.Store. It returns when all versions that are no longer readable are deleted. If it is
+// cancelled, the next compaction deletes the rest.
+func (s *Store) Compact(ctx context.Context, revision int64) error {
+	if err := s.lifetime.enter(ctx); err != nil {
+		return err
+	}
+	defer s.lifetime.leave()
+	if revision < 0 {
+		return errNegativeRevision
+	}
+	if durable := s.hub.durable.Load(); revision > durable {
+		return &storage.FutureRevisionError{Revision: revision, Current: durable}
+	}
+	return s.compactor.compact(ctx, revision)
+}
+
 // Close implements storage.Store. It ends, in this order, the background goroutines, queued commits, watchers, calls of
 // other methods, and the database.
 func (s *Store) Close() error {
@@ -406,7 +405,7 @@ func (s *Store) Close() error {
 		s.pipeline.close()
 		s.revisionFile.write(s.hub.durable.Load())
 		if s.opts.HistoryWindow > 0 {
-			s.saveSamples()
+			s.compactor.saveSamples()
 		}
 		s.hub.close()
 		s.lifetime.mu.Lock()

@@ -1,6 +1,7 @@
 package embedded
 
 import (
+	"context"
 	"errors"
 	"math"
 	"sync/atomic"
@@ -56,17 +57,26 @@ func (m *sweepStart) advance(from int64) {
 	}
 }
 
+// sweeper removes keys whose time to live has ended. The planner calls start.scheduled; everything else is done by the
+// maintenance goroutine.
+type sweeper struct {
+	db       *database
+	clock    *storeClock
+	pipeline *pipeline
+	start    sweepStart
+}
+
 // sweep removes the keys whose time to live has ended. It uses ordinary transactions, each with the condition that the
 // key was not written since.
-func (s *Store) sweep() {
-	now := s.clock.now()
-	from := s.sweepFrom.begin(now)
-	for removed := 0; s.lifetime.stopped.Err() == nil; {
-		found, gone, err := s.sweepBatch(from, now)
+func (w *sweeper) sweep(ctx context.Context) {
+	now := w.clock.now()
+	from := w.start.begin(now)
+	for removed := 0; ctx.Err() == nil; {
+		found, gone, err := w.batch(from, now)
 		switch {
 		case err != nil:
-			if s.lifetime.stopped.Err() == nil && s.pipeline.failure.Load() == nil {
-				s.opts.Logger.Error("expired keys could not be removed", "error", err)
+			if ctx.Err() == nil && w.pipeline.failure.Load() == nil {
+				w.db.opts.Logger.Error("expired keys could not be removed", "error", err)
 			}
 			return
 		case found == 0 && removed > 0:
@@ -74,7 +84,7 @@ func (s *Store) sweep() {
 			// due key of those transactions. Transactions that are planned later call scheduled. The start is raised only after
 			// a removal, because any time can pass between the call of scheduled and the write of a transaction, for example
 			// while the process is suspended.
-			s.sweepFrom.advance(from)
+			w.start.advance(from)
 			return
 		case gone == 0:
 			return // nothing is due, or all due keys were written again
@@ -83,17 +93,17 @@ func (s *Store) sweep() {
 	}
 }
 
-// sweepBatch removes at most sweepKeys keys whose deadline is in [from, to]. It returns how many keys it found and how
+// batch removes at most sweepKeys keys whose deadline is in [from, to]. It returns how many keys it found and how
 // many of them it removed.
-func (s *Store) sweepBatch(from, to int64) (found, gone int, err error) {
+func (w *sweeper) batch(from, to int64) (found, gone int, err error) {
 	if from > to {
 		return 0, 0, nil
 	}
-	requests, err := s.expiredKeys(from, to)
+	requests, err := w.expired(from, to)
 	if err != nil || len(requests) == 0 {
 		return 0, 0, err
 	}
-	if err := s.pipeline.submit(requests...); err != nil {
+	if err := w.pipeline.submit(requests...); err != nil {
 		return 0, 0, err
 	}
 	for _, r := range requests {
@@ -109,13 +119,13 @@ func (s *Store) sweepBatch(from, to int64) (found, gone int, err error) {
 	return len(requests), gone, err
 }
 
-// expiredKeys returns at most sweepKeys transactions, each of which removes one key whose deadline is in [from, to].
-func (s *Store) expiredKeys(from, to int64) ([]*request, error) {
+// expired returns at most sweepKeys transactions, each of which removes one key whose deadline is in [from, to].
+func (w *sweeper) expired(from, to int64) ([]*request, error) {
 	o := &pebble.IterOptions{
 		LowerBound: appendExpiryKey(nil, from, ""),
 		UpperBound: appendExpiryKey(nil, min(to, math.MaxInt64-1)+1, ""),
 	}
-	it, err := s.db.NewIter(o)
+	it, err := w.db.NewIter(o)
 	if err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ func (s *Store) Export(ctx context.Context) (*Export, error) {
 	if err := s.lifetime.enter(ctx); err != nil {
 		return nil, err
 	}
-	it, at, err := s.reads.openView(context.WithoutCancel(ctx), 0, versionSpan(), s.history.compacted.Load)
+	it, at, err := s.reads.openView(context.WithoutCancel(ctx), 0, versionSpan(), s.compactor.compacted.Load)
 	if err != nil {
 		s.lifetime.leave()
 		return nil, err

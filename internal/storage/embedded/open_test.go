@@ -260,17 +260,17 @@ func TestHistoryWindow(t *testing.T) {
 	commit(put("/a", "1"))
 	commit(put("/b", "1"))
 	r3 := commit(put("/a", "2"))
-	s.compactHistory() // records a sample with r3
+	s.compactor.compactWindow(s.lifetime.stopped) // records a sample with r3
 	clock.advance(30 * time.Second)
 	r4 := commit(put("/a", "3"))
-	s.compactHistory()
+	s.compactor.compactWindow(s.lifetime.stopped)
 	clock.advance(29 * time.Second)
-	s.compactHistory()
+	s.compactor.compactWindow(s.lifetime.stopped)
 	if got := s.Stats().CompactedRevision; got >= r3 {
 		t.Errorf("compacted to %d within the window", got)
 	}
 	clock.advance(time.Second)
-	s.compactHistory()
+	s.compactor.compactWindow(s.lifetime.stopped)
 	if got := s.Stats().CompactedRevision; got != r3 {
 		t.Errorf("compacted to %d, want %d", got, r3)
 	}
@@ -278,9 +278,9 @@ func TestHistoryWindow(t *testing.T) {
 		t.Errorf("Get at the compaction revision: %+v, %v", e, err)
 	}
 	commit(storage.Txn{Ops: []storage.Op{storage.Delete("/a"), storage.Delete("/b")}})
-	s.compactHistory()
+	s.compactor.compactWindow(s.lifetime.stopped)
 	clock.advance(time.Hour)
-	s.compactHistory()
+	s.compactor.compactWindow(s.lifetime.stopped)
 	if got := s.Stats().CompactedRevision; got != r4+1 {
 		t.Errorf("compacted to %d, want %d", got, r4+1)
 	}
@@ -302,7 +302,7 @@ func TestExpiryIndex(t *testing.T) {
 		}
 	}
 	keys := func() string {
-		s.sweep()
+		s.sweeper.sweep(s.lifetime.stopped)
 		r, err := s.Range(ctx, storage.RangeRequest{})
 		if err != nil {
 			t.Fatal(err)
@@ -371,7 +371,7 @@ func TestExpiryOfDelayedTransaction(t *testing.T) {
 		swept := make(chan struct{})
 		go func() {
 			defer close(swept)
-			s.sweep()
+			s.sweeper.sweep(s.lifetime.stopped)
 		}()
 		if !other {
 			receive(t, "the sweep ends", swept) // it finds no key and does not wait for the transaction
@@ -381,12 +381,12 @@ func TestExpiryOfDelayedTransaction(t *testing.T) {
 			t.Fatal(err)
 		}
 		receive(t, "the sweep ends", swept)
-		s.sweep()
+		s.sweeper.sweep(s.lifetime.stopped)
 		if e, _, err := s.Get(t.Context(), "/b", 0); err != nil || e.ModRevision != 0 {
 			t.Errorf("something else expired: %v; the key is at revision %d, %v", other, e.ModRevision, err)
 		}
 		if other {
-			if from := s.sweepFrom.from.Load(); from == 0 {
+			if from := s.sweeper.start.from.Load(); from == 0 {
 				t.Error("what was swept is walked over again")
 			}
 		}

@@ -15,10 +15,10 @@ import (
 var _ storage.History = (*Store)(nil)
 
 // Floor implements storage.History.
-func (s *Store) Floor(scope storage.Scope) int64 { return s.history.floors.Load().of(scope).Revision }
+func (s *Store) Floor(scope storage.Scope) int64 { return s.compactor.floors.Load().of(scope).Revision }
 
 // Kept implements storage.History.
-func (s *Store) Kept() storage.Kept { return s.history.floors.Load().kept }
+func (s *Store) Kept() storage.Kept { return s.compactor.floors.Load().kept }
 
 // errNoRevision is the error of a read of the past without a revision.
 var errNoRevision = errors.New("embedded: a read of the past needs a revision")
@@ -28,7 +28,7 @@ func (s *Store) GetAt(ctx context.Context, scope storage.Scope, key string, revi
 	if revision == 0 {
 		return storage.Entry{}, errNoRevision
 	}
-	e, _, err := s.reads.get(ctx, key, revision, func() int64 { return s.history.floors.Load().ofKey(scope, key).Revision })
+	e, _, err := s.reads.get(ctx, key, revision, func() int64 { return s.compactor.floors.Load().ofKey(scope, key).Revision })
 	return e, err
 }
 
@@ -214,7 +214,7 @@ func (s *Store) RevisionAt(ctx context.Context, scope storage.Scope, t time.Time
 		return 0, asDamage(err)
 	}
 	found = max(found, 1) // the revision of an empty store
-	floors := s.history.floors.Load()
+	floors := s.compactor.floors.Load()
 	floor := floors.of(scope)
 	if key := scope.Prefix; key != "" && !strings.HasSuffix(key, "/") {
 		floor = floors.ofKey(scope, key)

@@ -196,13 +196,13 @@ const maxRevision = 1<<63 - 1
 
 // Get implements storage.Store.
 func (s *Store) Get(ctx context.Context, key string, revision int64) (storage.Entry, int64, error) {
-	return s.reads.get(ctx, key, revision, s.history.compacted.Load)
+	return s.reads.get(ctx, key, revision, s.compactor.compacted.Load)
 }
 
 // Range implements storage.Store. Keys beyond the limit are counted without reading their values. A client that reads a
 // large range in pages should set Uncounted, so that not every page counts all keys after it.
 func (s *Store) Range(ctx context.Context, r storage.RangeRequest) (storage.RangeResult, error) {
-	return s.reads.getRange(ctx, r, s.history.compacted.Load)
+	return s.reads.getRange(ctx, r, s.compactor.compacted.Load)
 }
 
 // scan adds the version at result.Revision of each key in the range of it to the result.
@@ -282,7 +282,7 @@ func (s *Store) Revision(ctx context.Context) (int64, error) {
 func (s *Store) Stats() storage.Stats {
 	return storage.Stats{
 		Revision:          s.hub.durable.Load(),
-		CompactedRevision: s.history.compacted.Load(),
+		CompactedRevision: s.compactor.compacted.Load(),
 		SizeBytes:         s.files.sizeBytes.Load(),
 		DamagedFiles:      s.files.damaged.Load(),
 	}

@@ -19,6 +19,10 @@ import (
 // garbage at most reclaimMaxRatio bytes are read and written, whatever the size of the database. Before that the
 // properties of all tables are read.
 type reclaimer struct {
+	db      *database
+	merges  *mergeScheduler
+	measure func() // called after merges: they change the size of the store
+
 	mu      sync.Mutex // guards garbage
 	garbage garbage
 
@@ -88,22 +92,10 @@ const (
 	reclaimMaxPause = 10 * time.Second
 )
 
-// runReclaimer is the goroutine of the reclaimer.
-func (s *Store) runReclaimer() {
-	low := func() bool { return s.space.level.Load() != spaceEnough }
-	s.reclaimer.run(s.lifetime.stopped, low, func(ctx context.Context) (bool, error) {
-		merged, err := s.reclaimOnce(ctx)
-		if err != nil && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
-			s.opts.Logger.Error("the space of compacted history could not be freed", "error", err)
-		}
-		return merged, err
-	})
-}
-
-// run calls once, which merges what is worthwhile, whenever there may be enough garbage, until ctx ends. low reports
-// whether space is low. After an error run calls once again although nothing else asks for it: if nothing is written any
+// run calls once, which merges what is worthwhile, whenever there may be enough garbage, until ctx ends. After an error run
+// calls once again although nothing else asks for it: if nothing is written any
 // more, nothing else would.
-func (r *reclaimer) run(ctx context.Context, low func() bool, once func(context.Context) (merged bool, err error)) {
+func (r *reclaimer) run(ctx context.Context, once func(context.Context) (merged bool, err error)) {
 	for rest := reclaimPause; ; {
 		select {
 		case <-ctx.Done():
@@ -121,34 +113,39 @@ func (r *reclaimer) run(ctx context.Context, low func() bool, once func(context.
 		case <-time.After(rest):
 		}
 		if err != nil {
-			r.wakeIfNeeded(low())
+			r.wakeIfNeeded(r.db.space.isLow())
 		}
 	}
 }
 
-// reclaimOnce merges the spans that are worthwhile and reports whether there was one. The garbage of the other spans,
-// and of those whose merge failed, is recorded again.
-func (s *Store) reclaimOnce(ctx context.Context) (merged bool, err error) {
-	s.merges.retryNow()
-	if s.reclaimer.timedOut {
-		s.coverGarbage()
+// once merges the spans that are worthwhile and reports whether there was one. The garbage of the other spans, and of
+// those whose merge failed, is recorded again. It logs the error that it returns, unless that is of ctx or of waiting.
+func (r *reclaimer) once(ctx context.Context) (merged bool, err error) {
+	defer func() {
+		if err != nil && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
+			r.db.opts.Logger.Error("the space of compacted history could not be freed", "error", err)
+		}
+	}()
+	r.merges.retryNow()
+	if r.timedOut {
+		r.coverGarbage()
 	}
 	// All garbage of g has to be in tables when it is measured there. What is added meanwhile is for the next time.
-	g := s.reclaimer.take()
-	left, err := int64(0), s.db.flushMemTables(ctx)
+	g := r.take()
+	left, err := int64(0), r.db.flushMemTables(ctx)
 	if err == nil {
-		left, err = s.garbageInTables()
+		left, err = r.garbageInTables()
 	}
 	if err != nil {
-		s.reclaimer.add(&g)
+		r.add(&g)
 		return false, err
 	}
 	g.scaleDown(left)
-	low := s.space.level.Load() != spaceEnough
-	steps, rest, err := s.planReclaim(&g, low)
+	low := r.db.space.isLow()
+	steps, rest, err := r.plan(&g, low)
 	for i, step := range steps {
 		if err == nil {
-			err = s.mergeSpan(ctx, step)
+			err = r.mergeSpan(ctx, step)
 		}
 		if err != nil { // the remaining spans are tried again next time
 			for _, left := range steps[i:] {
@@ -158,8 +155,8 @@ func (s *Store) reclaimOnce(ctx context.Context) (merged bool, err error) {
 		}
 		merged = true
 	}
-	s.reclaimer.add(&rest)
-	s.updateDiskUsage()
+	r.add(&rest)
+	r.measure()
 	return merged, err
 }
 
@@ -167,37 +164,37 @@ func (s *Store) reclaimOnce(ctx context.Context) (merged bool, err error) {
 // merges of its own choice before those that the reclaimer asks for. It may choose tables of values without the newer
 // tables that delete these values, and if there is no space for the result, it chooses the same tables again. A new
 // table of deletions that covers the span makes Pebble choose all tables below it.
-func (s *Store) coverGarbage() {
-	if !s.db.mayWrite() {
+func (r *reclaimer) coverGarbage() {
+	if !r.db.mayWrite() {
 		return
 	}
-	b := s.db.NewBatch()
+	b := r.db.NewBatch()
 	defer b.Close()
-	s.reclaimer.mu.Lock()
-	for _, span := range s.reclaimer.garbage.spans {
+	r.mu.Lock()
+	for _, span := range r.garbage.spans {
 		mustSucceed(b.Delete(versionBound(span.first, false), nil))
 		mustSucceed(b.Delete(versionBound(span.last, true), nil))
 	}
-	s.reclaimer.mu.Unlock()
-	_ = s.db.applyUnsynced(b) // a failure stops the store and is logged there
+	r.mu.Unlock()
+	_ = r.db.applyUnsynced(b) // a failure stops the store and is logged there
 }
 
 // reclaimMergeTimeout limits how long a merge may wait for other merges and for space. It is tried again after that.
 const reclaimMergeTimeout = 5 * time.Second
 
 // mergeSpan merges the tables that contain versions of the keys of a span.
-func (s *Store) mergeSpan(ctx context.Context, span garbageSpan) error {
+func (r *reclaimer) mergeSpan(ctx context.Context, span garbageSpan) error {
 	ctx, cancel := context.WithTimeout(ctx, reclaimMergeTimeout)
 	defer cancel()
-	return s.db.Compact(ctx, versionBound(span.first, false), versionBound(span.last, true), false)
+	return r.db.Compact(ctx, versionBound(span.first, false), versionBound(span.last, true), false)
 }
 
 // garbageInTables returns how many bytes of garbage are in the tables. This may be less than what was deleted, because
 // Pebble also merges by itself. A table knows the total size of the versions that its deletions delete; a deletion that
 // has met its version in a merge no longer counts. The deletions of versions of unknown size, which old databases have,
 // are not counted. Versions are compressed in the tables, so their size is multiplied with the ratio of all tables.
-func (s *Store) garbageInTables() (int64, error) {
-	deleted, raw, compressed, err := s.db.tableBytes(0)
+func (r *reclaimer) garbageInTables() (int64, error) {
+	deleted, raw, compressed, err := r.db.tableBytes(0)
 	if err != nil {
 		return 0, err
 	}
@@ -207,16 +204,16 @@ func (s *Store) garbageInTables() (int64, error) {
 	return int64(deleted * compressed / raw), nil
 }
 
-// planReclaim returns the spans that are worthwhile to merge, in the order of how little they contain that is not
+// plan returns the spans that are worthwhile to merge, in the order of how little they contain that is not
 // garbage, and the other spans. low is true while space is low.
-func (s *Store) planReclaim(g *garbage, low bool) (steps []garbageSpan, rest garbage, err error) {
+func (r *reclaimer) plan(g *garbage, low bool) (steps []garbageSpan, rest garbage, err error) {
 	ratio := int64(reclaimMaxRatio)
 	if low {
 		ratio = reclaimMaxRatioLow
 	}
 	var sizes []int64 // of the steps
 	for i, span := range g.spans {
-		size, gap, err := s.sizeOfSpan(span, steps)
+		size, gap, err := r.sizeOfSpan(span, steps)
 		if err != nil {
 			for _, left := range g.spans[i:] {
 				rest.add(left.first, left.last, left.bytes)
@@ -254,13 +251,13 @@ func (s *Store) planReclaim(g *garbage, low bool) (steps []garbageSpan, rest gar
 }
 
 // sizeOfSpan returns the size of a span on disk, and of everything between the last step and the span.
-func (s *Store) sizeOfSpan(span garbageSpan, steps []garbageSpan) (size, gap int64, err error) {
+func (r *reclaimer) sizeOfSpan(span garbageSpan, steps []garbageSpan) (size, gap int64, err error) {
 	first, last := versionBound(span.first, false), versionBound(span.last, true)
-	own, err := s.db.EstimateDiskUsage(first, last)
+	own, err := r.db.EstimateDiskUsage(first, last)
 	if err != nil || len(steps) == 0 {
 		return int64(own), 0, err
 	}
-	between, err := s.db.EstimateDiskUsage(versionBound(steps[len(steps)-1].last, true), first)
+	between, err := r.db.EstimateDiskUsage(versionBound(steps[len(steps)-1].last, true), first)
 	return int64(own), int64(between), err
 }
 

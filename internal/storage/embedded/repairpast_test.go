@@ -64,9 +64,9 @@ func newPastStore(t *testing.T, rng *rand.Rand) *pastStore {
 		}
 		if rng.IntN(3) > 0 {
 			clocks.pass(2 * time.Minute)
-			s.compactHistory()
+			s.compactor.compactWindow(s.lifetime.stopped)
 			clocks.pass(2 * time.Minute)
-			s.compactHistory()
+			s.compactor.compactWindow(s.lifetime.stopped)
 		}
 		if err := s.db.Flush(); err != nil {
 			t.Fatal(err)
@@ -230,7 +230,7 @@ func TestRepairOfKeptLog(t *testing.T) {
 		deleted := mustCommit(t, s, storage.Delete("/pods/a/deleted"))
 		for range 2 {
 			clocks.pass(2 * time.Minute)
-			s.compactHistory()
+			s.compactor.compactWindow(s.lifetime.stopped)
 		}
 		for _, record := range [][]byte{
 			logKey(lost), appendVersionKey(nil, "/pods/a/deleted", deleted), appendVersionKey(nil, "/pods/a/deleted", deleted-1),
@@ -250,7 +250,7 @@ func TestRepairOfKeptLog(t *testing.T) {
 		if m.done.LogLost != want || slices.ContainsFunc(m.done.Lost, func(l Lost) bool { return l.Key == "/pods/a/deleted" }) {
 			t.Errorf("%v: the log is lost to %d, want %d; %v", gaps, m.done.LogLost, want, m.done.Lost)
 		}
-		if floor := s.history.kept.floor(0, 0); m.kept.floor(0, m.compacted).Revision < want {
+		if floor := s.compactor.kept.floor(0, 0); m.kept.floor(0, m.compacted).Revision < want {
 			t.Errorf("%v: the past begins at %d, was at %d, want %d", gaps, m.kept.floor(0, m.compacted).Revision, floor.Revision, want)
 		}
 		if e, _, err := s.Get(t.Context(), "/pods/a/deleted", 0); err != nil || e.ModRevision != 0 {

@@ -76,11 +76,11 @@ func (p pass) gives(k *kept, key []byte, op logOp, size int64) bool {
 }
 
 // passes returns the passes of a compaction up to revision, without the one that gives up what is too much.
-func (s *Store) passes(revision int64) []pass {
-	k := &s.history.kept
+func (c *compactor) passes(revision int64) []pass {
+	k := &c.kept
 	list := []pass{{through: revision, counts: true}}
-	wall := s.opts.Clock().UnixMilli()
-	now := s.history.clock.now(wall, s.clock.readUptime())
+	wall := c.db.opts.Clock().UnixMilli()
+	now := c.keptClock.now(wall, c.clock.readUptime())
 	for _, keep := range k.times() {
 		list = append(list, pass{keepMS: keep, through: revision, before: max(now-keep, 1), now: wall})
 	}
@@ -193,17 +193,17 @@ type floors struct {
 	kept   storage.Kept
 }
 
-// publishFloors makes the floors of kept known to readers. The caller holds history.mu, or is Open.
-func (s *Store) publishFloors() {
-	k, compacted := &s.history.kept, s.history.compacted.Load()
+// publishFloors makes the floors of kept known to readers. The caller holds mu, or is Open.
+func (c *compactor) publishFloors() {
+	k, compacted := &c.kept, c.compacted.Load()
 	f := &floors{
 		rules: slices.Clone(k.Rules), losses: slices.Clone(k.Losses),
-		kept: storage.Kept{Bytes: k.Bytes, GivenUp: s.history.givenUp},
+		kept: storage.Kept{Bytes: k.Bytes, GivenUp: c.givenUp},
 	}
 	for i := range f.rules {
 		f.rules[i].Floor = k.floor(i, compacted)
 	}
-	s.history.floors.Store(f)
+	c.floors.Store(f)
 }
 
 // of returns the floor of a scope.
@@ -257,40 +257,40 @@ func decodeKept(b []byte) (k kept, err error) {
 }
 
 // loadKept reads what an earlier process kept, and takes the retention of the options.
-func (s *Store) loadKept() error {
+func (c *compactor) loadKept() error {
 	var err error
-	if s.history.kept, err = s.db.kept(); err != nil {
+	if c.kept, err = c.db.kept(); err != nil {
 		return err
 	}
-	s.history.limit = s.configuredLimit()
-	s.history.kept.adopt(s.opts.Retention.Rules, s.opts.HistoryWindow, s.history.compacted.Load())
-	s.publishFloors()
+	c.limit = c.db.opts.keptBytes()
+	c.kept.adopt(c.db.opts.Retention.Rules, c.db.opts.HistoryWindow, c.compacted.Load())
+	c.publishFloors()
 	return nil
 }
 
-// configuredLimit returns Retention.Bytes or its default; a negative number is no limit.
-func (s *Store) configuredLimit() int64 {
+// keptBytes returns Retention.Bytes or its default; a negative number is no limit.
+func (o *Options) keptBytes() int64 {
 	const most, mostInMemory = 1 << 30, 64 << 20
 	switch {
-	case s.opts.Retention.Bytes != 0:
-		return s.opts.Retention.Bytes
-	case s.opts.InMemory:
+	case o.Retention.Bytes != 0:
+		return o.Retention.Bytes
+	case o.InMemory:
 		return mostInMemory
 	}
-	if usage, err := s.opts.FS.GetDiskUsage(s.opts.Dir); err == nil {
+	if usage, err := o.FS.GetDiskUsage(o.Dir); err == nil {
 		return min(most, int64(usage.TotalBytes/10))
 	}
 	return most
 }
 
 // keptLimit returns how many bytes before compression may be kept, 0 if that is not limited.
-func (s *Store) keptLimit() int64 {
-	most, k := s.history.limit, &s.history.kept
+func (c *compactor) keptLimit() int64 {
+	most, k := c.limit, &c.kept
 	if most <= 0 || k.Bytes <= most {
 		return max(most, 0)
 	}
 	// Only what exceeds the limit without compression is worth a look at the tables. Those of level 0 are compressed when they are merged.
-	_, raw, compressed, err := s.db.tableBytes(1)
+	_, raw, compressed, err := c.db.tableBytes(1)
 	if err != nil || compressed <= 0 {
 		return most
 	}
@@ -299,18 +299,18 @@ func (s *Store) keptLimit() int64 {
 
 // giveUpKept gives up a quarter of what is kept, at least 4 MiB, because space is low. It does nothing while the
 // space of what was given up before is not free yet.
-func (s *Store) giveUpKept() {
+func (c *compactor) giveUpKept() {
 	const atLeast = 4 << 20
-	s.history.mu.Lock()
-	defer s.history.mu.Unlock()
-	k := &s.history.kept
-	if k.Bytes == 0 || s.reclaimer.pending() >= reclaimMinBytesLow {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	k := &c.kept
+	if k.Bytes == 0 || c.reclaimer.pending() >= reclaimMinBytesLow {
 		return
 	}
 	most := max(k.Bytes-max(k.Bytes/4, atLeast), 0)
-	s.opts.Logger.Warn("little space is left: history is given up", "dir", s.opts.Dir, "bytes", k.Bytes-most)
-	if err := s.giveUp(context.Background(), most); err != nil {
-		s.opts.Logger.Error("history could not be given up", "error", err)
+	c.db.opts.Logger.Warn("little space is left: history is given up", "dir", c.db.opts.Dir, "bytes", k.Bytes-most)
+	if err := c.giveUp(context.Background(), most); err != nil {
+		c.db.opts.Logger.Error("history could not be given up", "error", err)
 	}
 }
 

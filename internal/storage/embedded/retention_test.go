@@ -89,7 +89,7 @@ func TestRetentionTwin(t *testing.T) {
 					s = mustOpen(t, o)
 				case 1, 2:
 					clocks.pass(time.Duration(rng.IntN(600)) * time.Second)
-					s.compactHistory()
+					s.compactor.compactWindow(s.lifetime.stopped)
 				default:
 					for range rng.IntN(20) {
 						clocks.pass(time.Duration(rng.IntN(5000)) * time.Millisecond)
@@ -373,9 +373,9 @@ func keepingStore(t *testing.T, o Options) (*Store, func(n int)) {
 			mustCommit(t, s, storage.Put("/a", slices.Clone(value)))
 			clocks.pass(time.Second)
 		}
-		s.compactHistory()
+		s.compactor.compactWindow(s.lifetime.stopped)
 		clocks.pass(2 * time.Minute)
-		s.compactHistory()
+		s.compactor.compactWindow(s.lifetime.stopped)
 	}
 }
 
@@ -422,9 +422,9 @@ func TestRetentionBytesCompressed(t *testing.T) {
 	if err := s.db.Compact(t.Context(), []byte{0}, []byte{0xff}, false); err != nil {
 		t.Fatal(err)
 	}
-	s.compactHistory()
+	s.compactor.compactWindow(s.lifetime.stopped)
 	clocks.pass(2 * time.Minute)
-	s.compactHistory()
+	s.compactor.compactWindow(s.lifetime.stopped)
 	if kept := s.Kept().Bytes; kept < 4<<20 || s.Floor(storage.Scope{}) > 1 {
 		t.Errorf("%d bytes are kept, from revision %d on", kept, s.Floor(storage.Scope{}))
 	}

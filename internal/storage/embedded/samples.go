@@ -111,34 +111,34 @@ func decodeSamples(b []byte) (list []revisionSample, err error) {
 }
 
 // loadSamples reads the samples that an earlier process saved.
-func (s *Store) loadSamples(revision int64) error {
-	b, closer, err := s.db.Get([]byte(metaSamples))
+func (c *compactor) loadSamples(revision int64) error {
+	b, closer, err := c.db.Get([]byte(metaSamples))
 	var saved []revisionSample
 	switch {
 	case errors.Is(err, pebble.ErrNotFound):
 	case err != nil:
-		return fmt.Errorf("data directory %s: reading %s: %w", s.opts.Dir, metaSamples, err)
+		return fmt.Errorf("data directory %s: reading %s: %w", c.db.opts.Dir, metaSamples, err)
 	default:
 		defer closer.Close()
 		if saved, err = decodeSamples(b); err != nil {
-			return fmt.Errorf("data directory %s: %w", s.opts.Dir, err)
+			return fmt.Errorf("data directory %s: %w", c.db.opts.Dir, err)
 		}
 	}
-	up := s.clock.readUptime()
-	s.history.windowSamples = newRevisionSamples(s.opts.HistoryWindow, saved, up, revision)
-	s.history.lowSpaceSamples = newRevisionSamples(lowSpaceWindow, nil, up, revision)
+	up := c.clock.readUptime()
+	c.windowSamples = newRevisionSamples(c.db.opts.HistoryWindow, saved, up, revision)
+	c.lowSpaceSamples = newRevisionSamples(lowSpaceWindow, nil, up, revision)
 	return nil
 }
 
 // saveSamples saves the samples, together with the clock to which their times belong. The write is not synced: after a
 // power cut history is kept a little longer.
-func (s *Store) saveSamples() {
-	if !s.db.mayWrite() {
+func (c *compactor) saveSamples() {
+	if !c.db.mayWrite() {
 		return
 	}
-	b := s.db.NewBatch()
+	b := c.db.NewBatch()
 	defer b.Close()
-	mustSucceed(b.Set([]byte(metaSamples), s.history.windowSamples.encode(), nil))
-	mustSucceed(b.Set([]byte(metaClock), s.clock.snapshot().encode(), nil))
-	_ = s.db.applyUnsynced(b) // a failure stops the store and is logged there
+	mustSucceed(b.Set([]byte(metaSamples), c.windowSamples.encode(), nil))
+	mustSucceed(b.Set([]byte(metaClock), c.clock.snapshot().encode(), nil))
+	_ = c.db.applyUnsynced(b) // a failure stops the store and is logged there
 }

@@ -173,15 +173,15 @@ func (v *victims) gives(key []byte, op logOp, size int64) bool {
 }
 
 // sharesOf returns who loses how much so that at most room bytes are kept of the records through a revision.
-func (s *Store) sharesOf(ctx context.Context, room, through int64) (*victims, error) {
+func (c *compactor) sharesOf(ctx context.Context, room, through int64) (*victims, error) {
 	byShare := map[string]int64{}
-	if err := s.eachKept(ctx, through, func(key []byte, size int64) { byShare[shareOf(string(key))] += size }); err != nil {
+	if err := c.eachKept(ctx, through, func(key []byte, size int64) { byShare[shareOf(string(key))] += size }); err != nil {
 		return nil, err
 	}
 	most := level(byShare, room)
 	v := &victims{excess: map[string]int64{}, rest: map[string]int64{}, given: map[string]int64{}}
 	byKey, counted := map[string]map[string]int64{}, 0
-	err := s.eachKept(ctx, through, func(key []byte, size int64) {
+	err := c.eachKept(ctx, through, func(key []byte, size int64) {
 		share := shareOf(string(key))
 		if byShare[share] <= most {
 			return
@@ -218,8 +218,8 @@ func (s *Store) sharesOf(ctx context.Context, room, through int64) (*victims, er
 }
 
 // eachKept calls yield for each operation of the log through a revision, with the bytes that it keeps.
-func (s *Store) eachKept(ctx context.Context, through int64, yield func(key []byte, size int64)) error {
-	it, err := s.db.NewIterWithContext(ctx, &pebble.IterOptions{LowerBound: logKey(1), UpperBound: logKey(through + 1)})
+func (c *compactor) eachKept(ctx context.Context, through int64, yield func(key []byte, size int64)) error {
+	it, err := c.db.NewIterWithContext(ctx, &pebble.IterOptions{LowerBound: logKey(1), UpperBound: logKey(through + 1)})
 	if err != nil {
 		return err
 	}
@@ -248,28 +248,28 @@ func (s *Store) eachKept(ctx context.Context, through int64, yield func(key []by
 }
 
 // giveUp gives up what is kept beyond most bytes: first by shares without deletions, then with them. Because it looks at everything that is
-// kept, it makes room for a while: an eighth of most. What it cannot give up by shares it gives up by age. The caller holds history.mu.
-func (s *Store) giveUp(ctx context.Context, most int64) error {
-	k := &s.history.kept
+// kept, it makes room for a while: an eighth of most. What it cannot give up by shares it gives up by age. The caller holds mu.
+func (c *compactor) giveUp(ctx context.Context, most int64) error {
+	k := &c.kept
 	if most < 0 || k.Bytes <= most {
 		return nil
 	}
-	k.forgetLosses(s.history.compacted.Load())
+	k.forgetLosses(c.compacted.Load())
 	for _, deletions := range []bool{false, true} {
 		room := most - most/8
 		through := k.Passed[0].later(k.Cut).Revision
-		v, err := s.sharesOf(ctx, room, through)
+		v, err := c.sharesOf(ctx, room, through)
 		if err != nil {
 			return err
 		}
 		v.deletions = deletions
-		err = s.compactPass(ctx, pass{victims: v, through: through})
-		s.noteGivenUp(v.given)
+		err = c.run(ctx, pass{victims: v, through: through})
+		c.noteGivenUp(v.given)
 		if err != nil || k.Bytes <= most {
 			return err
 		}
 	}
-	return s.compactPass(ctx, pass{cut: true, most: most, through: k.Passed[0].later(k.Cut).Revision})
+	return c.run(ctx, pass{cut: true, most: most, through: k.Passed[0].later(k.Cut).Revision})
 }
 
 // maxNamedShares is how many shares the metric of what was given up names. The others count as otherShares.
@@ -278,15 +278,15 @@ const (
 	otherShares    = "others"
 )
 
-// noteGivenUp counts and logs what was given up by shares. The caller holds history.mu.
-func (s *Store) noteGivenUp(given map[string]int64) {
+// noteGivenUp counts and logs what was given up by shares. The caller holds mu.
+func (c *compactor) noteGivenUp(given map[string]int64) {
 	if len(given) == 0 {
 		return
 	}
 	byBytes := slices.SortedFunc(maps.Keys(given), func(a, b string) int {
 		return cmp.Or(cmp.Compare(given[b], given[a]), cmp.Compare(a, b))
 	})
-	all := maps.Clone(s.history.givenUp)
+	all := maps.Clone(c.givenUp)
 	if all == nil {
 		all = map[string]int64{}
 	}
@@ -299,13 +299,13 @@ func (s *Store) noteGivenUp(given map[string]int64) {
 		all[name] += given[share]
 		sum += given[share]
 	}
-	s.history.givenUp = all
+	c.givenUp = all
 	const named = 5
 	var most []string
 	for _, share := range byBytes[:min(len(byBytes), named)] {
 		most = append(most, fmt.Sprintf("%s: %d", share, given[share]))
 	}
-	s.opts.Logger.Warn("history was given up before its time, because too much is kept: that of those who have written most",
-		"dir", s.opts.Dir, "bytes", sum, "namespaces", len(byBytes), "most", strings.Join(most, ", "))
-	s.publishFloors()
+	c.db.opts.Logger.Warn("history was given up before its time, because too much is kept: that of those who have written most",
+		"dir", c.db.opts.Dir, "bytes", sum, "namespaces", len(byBytes), "most", strings.Join(most, ", "))
+	c.publishFloors()
 }

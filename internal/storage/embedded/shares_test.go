@@ -45,7 +45,7 @@ func TestShareOf(t *testing.T) {
 	for range 3 {
 		mustCommit(t, s, storage.Put("/registry/configmaps/nodes/big", make([]byte, 10_000)), storage.Put("/registry/nodes/n", make([]byte, 1000)))
 	}
-	v, err := s.sharesOf(t.Context(), 10_000, s.hub.durable.Load())
+	v, err := s.compactor.sharesOf(t.Context(), 10_000, s.hub.durable.Load())
 	if _, loses := v.excess["/registry/nodes/n"]; err != nil || loses || len(v.excess) != 1 {
 		t.Errorf("a namespace that is named like a resource takes its room: %v, %v", v.excess, err)
 	}
@@ -128,9 +128,9 @@ func TestWhoWritesMostLosesFirst(t *testing.T) {
 			put("/configmaps/attacker/big", 2000)
 		}
 		clocks.pass(2 * time.Minute)
-		s.compactHistory()
+		s.compactor.compactWindow(s.lifetime.stopped)
 		clocks.pass(2 * time.Minute)
-		s.compactHistory()
+		s.compactor.compactWindow(s.lifetime.stopped)
 	}
 	if n := s.Kept().Bytes; n > 1<<20+300<<10 || n < 500<<10 {
 		t.Errorf("%d bytes are kept", n)
@@ -206,11 +206,11 @@ func TestSharesTwin(t *testing.T) {
 					s = mustOpen(t, o)
 				case 1:
 					clocks.pass(time.Duration(rng.IntN(600)) * time.Second)
-					s.compactHistory()
+					s.compactor.compactWindow(s.lifetime.stopped)
 				case 2:
-					s.history.mu.Lock()
-					err := s.giveUp(t.Context(), s.history.kept.Bytes*int64(rng.IntN(10))/10)
-					s.history.mu.Unlock()
+					s.compactor.mu.Lock()
+					err := s.compactor.giveUp(t.Context(), s.compactor.kept.Bytes*int64(rng.IntN(10))/10)
+					s.compactor.mu.Unlock()
 					if err != nil {
 						t.Fatal(err)
 					}

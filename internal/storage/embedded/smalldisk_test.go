@@ -292,7 +292,7 @@ func TestReclaimMergesOnlyGarbage(t *testing.T) {
 	if want := int64(337 * 20_000); g.total < want || g.total > want+337*100 {
 		t.Errorf("%d bytes of garbage, want %d and some for keys", g.total, want)
 	}
-	steps, rest, err := s.planReclaim(&g, false)
+	steps, rest, err := s.reclaimer.plan(&g, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -324,14 +324,14 @@ func TestGarbageInTables(t *testing.T) {
 	}
 	g := s.reclaimer.take()
 	const someKeys = 10_000 // deletions of log records are counted too
-	if left, err := s.garbageInTables(); err != nil || left < g.total || left > g.total+someKeys {
+	if left, err := s.reclaimer.garbageInTables(); err != nil || left < g.total || left > g.total+someKeys {
 		t.Errorf("%d bytes (%v), %d were deleted", left, err, g.total)
 	}
 	s.merges.retryNow()
-	if err := s.mergeSpan(t.Context(), g.spans[0]); err != nil {
+	if err := s.reclaimer.mergeSpan(t.Context(), g.spans[0]); err != nil {
 		t.Fatal(err)
 	}
-	if left, err := s.garbageInTables(); err != nil || left > someKeys {
+	if left, err := s.reclaimer.garbageInTables(); err != nil || left > someKeys {
 		t.Errorf("%d bytes (%v) after everything was merged", left, err)
 	}
 }
@@ -362,12 +362,12 @@ func TestReclaimIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		r := &reclaimer{wake: make(chan struct{}, 1)}
+		r := &reclaimer{db: &database{space: new(diskSpace)}, wake: make(chan struct{}, 1)}
 		r.garbage.add("/a", "/a", 2*reclaimMinBytes)
 		r.wakeIfNeeded(false)
 		var times []time.Duration
 		began := time.Now()
-		r.run(ctx, func() bool { return false }, func(context.Context) (bool, error) {
+		r.run(ctx, func(context.Context) (bool, error) {
 			times = append(times, time.Since(began))
 			if len(times) < 3 {
 				return false, context.DeadlineExceeded

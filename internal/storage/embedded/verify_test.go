@@ -89,7 +89,7 @@ func TestVerifyFindsNothing(t *testing.T) {
 				}
 			}
 		}
-		s.sweep()
+		s.sweeper.sweep(s.lifetime.stopped)
 		if rng.IntN(2) == 0 {
 			o.FS = mem.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: rng.IntN(100), RNG: rng})
 			s.Close()

@@ -228,7 +228,7 @@ func (s *Store) Watch(ctx context.Context, prefix string, from int64) (storage.W
 	if from == 0 {
 		from = h.durable.Load() + 1
 	}
-	if compacted := s.history.compacted.Load(); from <= compacted {
+	if compacted := s.compactor.compacted.Load(); from <= compacted {
 		return nil, &storage.CompactedError{Revision: from, Compacted: compacted}
 	}
 	w := &watcher{hub: h, reads: &s.reads, prefix: prefix, cursor: from, wake: make(chan struct{}, 1)}

@@ -37,7 +37,7 @@ func TestRetentionWithAWrongClock(t *testing.T) {
 					if known {
 						at[clocks.wall.now()] = revision
 					}
-					s.compactHistory()
+					s.compactor.compactWindow(s.lifetime.stopped)
 				}
 			}
 			write(6*time.Hour, true)
