@@ -159,11 +159,11 @@ type row struct {
 	locked           bool
 }
 
-// history is the rows of a gate, the oldest first.
-type history []row
+// rows has the rows of a gate, the oldest first.
+type rows []row
 
 // at returns what a gate is in a release. known is false if the release does not have it yet.
-func (h history) at(r release.Release) (state row, known bool) {
+func (h rows) at(r release.Release) (state row, known bool) {
 	for _, row := range h {
 		if row.since <= r.Minor() {
 			state, known = row, true

@@ -2,7 +2,7 @@ package features
 
 // known are the gates of kube-apiserver 1.37, with what they were in the earlier minors that can be emulated. A new minor appends a row
 // to the gates that it changes. Rows that ended before the oldest minor that can be emulated are left out.
-var known = map[string]history{
+var known = map[string]rows{
 	"APIResponseCompression":                               {{16, beta, on, settable}},
 	"APIServerIdentity":                                    {{26, beta, on, settable}},
 	"APIServerWebhookAuthenticationToken":                  {{37, alpha, off, settable}},

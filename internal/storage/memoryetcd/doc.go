@@ -1,13 +1,13 @@
 // Package memoryetcd serves the API of etcd (version 3) from memory. It is for tests that expect a program named etcd
 // beside kube-apiserver: it keeps everything until it stops, writes nothing to disk, and is a cluster of one member.
 //
-// It serves what API servers and etcdctl use: keys with their history, transactions, watches with progress
+// It serves what API servers and etcdctl use: keys with their versions, transactions, watches with progress
 // notifications, leases, compaction, status and the list of members. Users and roles, snapshots, hashes, alarms that
 // are raised, and changes of the membership do not exist; gRPC answers Unimplemented.
 //
 // # Order of the files
 //
-// index.go (ordered keys), state.go (keys, history and log), transaction.go (requests that read and write), lease.go:
+// index.go (ordered keys), state.go (keys, versions and log), transaction.go (requests that read and write), lease.go:
 // pure code without locks, clock and I/O. server.go (listeners, lifetime), kv.go, leases.go, watch.go, cluster.go: the
 // services around it. health.go is what is served over plain HTTP.
 package memoryetcd

@@ -8,17 +8,17 @@ import (
 // maxBlock is the number of keys at which a block is split in two.
 const maxBlock = 512
 
-// index has the histories of keys in the order of the keys. It is a list of blocks in ascending order, each of which is
+// index has the versions of keys in the order of the keys. It is a list of blocks in ascending order, each of which is
 // sorted and has at least one element. The zero value is empty.
 type index struct {
-	blocks [][]*history
+	blocks [][]*versions
 	count  int
 }
 
 // find returns the position of the first key that is not less than key: the block and the position in it. Behind the
 // last key the block is len(blocks).
 func (x *index) find(key string) (block, i int) {
-	block, _ = slices.BinarySearchFunc(x.blocks, key, func(b []*history, key string) int {
+	block, _ = slices.BinarySearchFunc(x.blocks, key, func(b []*versions, key string) int {
 		return strings.Compare(b[len(b)-1].key, key)
 	})
 	if block < len(x.blocks) {
@@ -27,10 +27,10 @@ func (x *index) find(key string) (block, i int) {
 	return block, i
 }
 
-func compareKey(h *history, key string) int { return strings.Compare(h.key, key) }
+func compareKey(h *versions, key string) int { return strings.Compare(h.key, key) }
 
-// get returns the history of a key, or nil.
-func (x *index) get(key string) *history {
+// get returns the versions of a key, or nil.
+func (x *index) get(key string) *versions {
 	block, i := x.find(key)
 	if block < len(x.blocks) && x.blocks[block][i].key == key {
 		return x.blocks[block][i]
@@ -38,16 +38,16 @@ func (x *index) get(key string) *history {
 	return nil
 }
 
-// getOrAdd returns the history of a key, which it adds if it is missing.
-func (x *index) getOrAdd(key string) *history {
+// getOrAdd returns the versions of a key, which it adds if they are missing.
+func (x *index) getOrAdd(key string) *versions {
 	block, i := x.find(key)
 	if block < len(x.blocks) && x.blocks[block][i].key == key {
 		return x.blocks[block][i]
 	}
-	h := &history{key: key}
+	h := &versions{key: key}
 	x.count++
 	if len(x.blocks) == 0 {
-		x.blocks = [][]*history{{h}}
+		x.blocks = [][]*versions{{h}}
 		return h
 	}
 	if block == len(x.blocks) { // behind all keys
@@ -64,8 +64,8 @@ func (x *index) getOrAdd(key string) *history {
 	return h
 }
 
-// ascend calls yield with the histories in a span, in order, until yield returns false.
-func (x *index) ascend(in span, yield func(*history) bool) {
+// ascend calls yield with the versions of the keys in a span, in order, until yield returns false.
+func (x *index) ascend(in span, yield func(*versions) bool) {
 	for block, i := x.find(in.start); block < len(x.blocks); block, i = block+1, 0 {
 		for _, h := range x.blocks[block][i:] {
 			if in.isBefore(h.key) || !yield(h) {
@@ -76,13 +76,13 @@ func (x *index) ascend(in span, yield func(*history) bool) {
 }
 
 // retain removes the keys for which keep returns false.
-func (x *index) retain(keep func(*history) bool) {
+func (x *index) retain(keep func(*versions) bool) {
 	x.count = 0
 	for i, b := range x.blocks {
-		x.blocks[i] = slices.DeleteFunc(b, func(h *history) bool { return !keep(h) })
+		x.blocks[i] = slices.DeleteFunc(b, func(h *versions) bool { return !keep(h) })
 		x.count += len(x.blocks[i])
 	}
-	x.blocks = slices.DeleteFunc(x.blocks, func(b []*history) bool { return len(b) == 0 })
+	x.blocks = slices.DeleteFunc(x.blocks, func(b []*versions) bool { return len(b) == 0 })
 }
 
 // span is a range of keys as requests name it.

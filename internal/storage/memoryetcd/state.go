@@ -14,14 +14,14 @@ type version struct {
 	kv       *mvccpb.KeyValue
 }
 
-// history has the versions of a key, the oldest first.
-type history struct {
+// versions has the versions of a key, the oldest first.
+type versions struct {
 	key      string
 	versions []version
 }
 
 // at returns what the key was at a revision, nil if it did not exist.
-func (h *history) at(revision int64) *mvccpb.KeyValue {
+func (h *versions) at(revision int64) *mvccpb.KeyValue {
 	i := sort.Search(len(h.versions), func(i int) bool { return h.versions[i].revision > revision })
 	if i == 0 {
 		return nil
@@ -29,11 +29,11 @@ func (h *history) at(revision int64) *mvccpb.KeyValue {
 	return h.versions[i-1].kv
 }
 
-// state is the content: all keys with their history, and the log of changes. Each revision after the first has exactly
+// state is the content: all keys with their versions, and the log of changes. Each revision after the first has exactly
 // one entry in the log.
 //
 // Example: after put(a), put(b), delete(a) the revision is 4 and the log has one event for each of the revisions 2, 3
-// and 4. After compaction to 3 the history of a has only the deletion, and the log begins at 3.
+// and 4. After compaction to 3 of a only the deletion is left, and the log begins at 3.
 type state struct {
 	keys     index
 	revision int64
@@ -71,7 +71,7 @@ func (s *state) compact(revision int64) error {
 		return rpctypes.ErrGRPCCompacted
 	}
 	s.compacted = revision
-	s.keys.retain(func(h *history) bool {
+	s.keys.retain(func(h *versions) bool {
 		first := sort.Search(len(h.versions), func(i int) bool { return h.versions[i].revision > revision }) - 1
 		if first >= 0 && h.versions[first].kv == nil {
 			first++ // a deleted key is missing as well without its deletion

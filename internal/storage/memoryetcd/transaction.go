@@ -38,7 +38,7 @@ func (w *writer) current() int64 {
 }
 
 // set stores a version of a key and logs the change. A nil kv deletes the key.
-func (w *writer) set(h *history, kv *mvccpb.KeyValue) {
+func (w *writer) set(h *versions, kv *mvccpb.KeyValue) {
 	revision := w.revision + 1
 	before := h.at(revision)
 	v := version{revision, kv}
@@ -104,7 +104,7 @@ func (w *writer) put(r *pb.PutRequest) *pb.PutResponse {
 
 func (w *writer) deleteRange(r *pb.DeleteRangeRequest) *pb.DeleteRangeResponse {
 	out := &pb.DeleteRangeResponse{}
-	w.keys.ascend(newSpan(r.Key, r.RangeEnd), func(h *history) bool {
+	w.keys.ascend(newSpan(r.Key, r.RangeEnd), func(h *versions) bool {
 		if before := h.at(w.revision + 1); before != nil {
 			w.set(h, nil)
 			out.Deleted++
@@ -140,7 +140,7 @@ func (s *state) readRange(r *pb.RangeRequest, current int64) *pb.RangeResponse {
 	// Without an order etcd sorts only the keys that the limit leaves.
 	selective := r.SortOrder != pb.RangeRequest_NONE || r.MinModRevision|r.MaxModRevision|r.MinCreateRevision|r.MaxCreateRevision != 0
 	var found []*mvccpb.KeyValue
-	s.keys.ascend(newSpan(r.Key, r.RangeEnd), func(h *history) bool {
+	s.keys.ascend(newSpan(r.Key, r.RangeEnd), func(h *versions) bool {
 		kv := h.at(revision)
 		if kv == nil {
 			return true
@@ -226,7 +226,7 @@ func (s *state) decide(r *pb.TxnRequest, results []bool) ([]bool, []*pb.RequestO
 // holds evaluates a comparison. For a range it must hold for each key; where there is no key, all numbers are 0.
 func (s *state) holds(c *pb.Compare) bool {
 	found, ok := false, true
-	s.keys.ascend(newSpan(c.Key, c.RangeEnd), func(h *history) bool {
+	s.keys.ascend(newSpan(c.Key, c.RangeEnd), func(h *versions) bool {
 		if kv := h.at(s.revision); kv != nil {
 			found = true
 			ok = compares(c, kv)
