@@ -149,7 +149,7 @@ func (s *stores) open(ctx context.Context) error {
 	if err := s.backend.open(ctx); err != nil {
 		return err
 	}
-	histories := cache.NewHistories(0)
+	catchUp := cache.NewCatchUp(0)
 	budget, shares := s.cacheMemory(), int64(0)
 	for i := range s.places {
 		s.places[i].share = max(s.places[i].share, 1)
@@ -158,7 +158,7 @@ func (s *stores) open(ctx context.Context) error {
 	for i := range s.places {
 		p := &s.places[i]
 		p.cache = cache.New(cache.Options{
-			Store: p.store, Budget: budget / shares * p.share, IdleDrop: idleDrop, Histories: histories,
+			Store: p.store, Budget: budget / shares * p.share, IdleDrop: idleDrop, CatchUp: catchUp,
 			Metrics: s.measured.Resource("", ""), Logger: s.log,
 		})
 	}
@@ -171,10 +171,10 @@ func (s *stores) open(ctx context.Context) error {
 		})
 	}
 	s.metrics.Register(cacheMemory(s.cacheUsage)...)
-	s.metrics.GaugeFunc("keelson_history_streams", "Number of open streams of old changes, which watches share that begin "+
-		"before the log of the cache.", func() int64 { return int64(histories.Open()) })
-	s.metrics.GaugeFunc("keelson_history_waiting_watches", "Number of watches that wait for old changes.",
-		func() int64 { return int64(histories.Waiting()) })
+	s.metrics.GaugeFunc("keelson_catchup_streams", "Number of open streams of old changes, which watches share that begin "+
+		"before the log of the cache.", func() int64 { return int64(catchUp.Open()) })
+	s.metrics.GaugeFunc("keelson_catchup_waiting_watches", "Number of watches that wait for old changes.",
+		func() int64 { return int64(catchUp.Waiting()) })
 	s.metrics.Register(storeGauge("apiserver_storage_size_bytes",
 		"[STABLE] Size of the storage database file physically allocated in bytes.", s.backend.cluster,
 		func() int64 { return s.main.Stats().SizeBytes }))

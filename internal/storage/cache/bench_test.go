@@ -30,7 +30,7 @@ func (c nodeCodec) Read(key string, value []byte, revision int64) (Header, error
 	return h, err
 }
 
-// filled returns a store with n objects and without a history.
+// filled returns a store with n objects, each put once.
 func filled(n int, value func(i int) []byte) *fakeStore {
 	s := newFakeStore()
 	for i := range n {

@@ -17,7 +17,7 @@
 //     objects are in memory.
 //   - view.go and snapshot.go: reading; count.go: the number of objects after a page; sharedreads.go: reads of old
 //     revisions that requests share.
-//   - cursor.go: watching; history.go: watching from a revision before the log.
+//   - cursor.go: watching; catchup.go: watching from a revision before the log.
 //   - encodings.go and chunks.go: cached encodings of objects and of chunks of lists.
 package cache
 
@@ -88,7 +88,7 @@ type Options struct {
 	Store storage.Store
 	// Budget bounds the memory of the cache, in bytes; 0 means DefaultBudget. Half of it is for objects, three eighths for
 	// encodings of objects and of chunks, and an eighth for logs. What does not fit is given up: objects are read from the
-	// store, encodings are made again, watches read the history of the store.
+	// store, encodings are made again, watches catch up from the store.
 	Budget int64
 	// EncodingBudget bounds the cached encodings of the objects of all resources, in bytes; 0 means a third of Budget.
 	// The encodings of chunks may take an eighth of it in addition.
@@ -96,9 +96,9 @@ type Options struct {
 	// WindowBytes bounds the memory that the log of a resource keeps in use, in bytes; 0 means a sixteenth of Budget, at
 	// most 32 MiB. The events of the last revision are always kept.
 	WindowBytes int64
-	// Histories bounds the open streams of old changes. The caches of a process share it; nil makes one for this
+	// CatchUp bounds the open streams of old changes. The caches of a process share it; nil makes one for this
 	// cache only.
-	Histories *Histories
+	CatchUp *CatchUp
 	// Memory selects the resources whose objects are in memory.
 	Memory Memory
 	// IdleDrop is the time after which a resource that is not read or watched is dropped from memory, including its
@@ -136,7 +136,7 @@ type Cache struct {
 	metrics      *Stored
 	encodings    encodingBudget
 	chunks       chunkBudget
-	histories    *Histories
+	catchUp      *CatchUp
 	remaining    remainingCounts
 
 	feed       feed
@@ -172,8 +172,8 @@ func New(o Options) *Cache {
 		removed:     make(map[*Resource]*time.Timer),
 	}
 	c.background.ctx, c.background.cancel = context.WithCancel(context.Background())
-	if c.histories = o.Histories; c.histories == nil {
-		c.histories = NewHistories(0)
+	if c.catchUp = o.CatchUp; c.catchUp == nil {
+		c.catchUp = NewCatchUp(0)
 	}
 	if c.windowBytes <= 0 {
 		c.windowBytes = min(o.budget()/16, mostWindowBytes)

@@ -232,7 +232,7 @@ func (rec *record) state(revision int64) (lines []string) {
 }
 
 // TestConcurrentReadersAndWatchers runs writers, readers and watchers at the same time. Afterwards everything that they
-// read is compared with the changes of the store. A small window makes cursors read the history.
+// read is compared with the changes of the store. A small window makes cursors catch up from the store.
 func TestConcurrentReadersAndWatchers(t *testing.T) {
 	for name, memory := range memories {
 		t.Run(name, func(t *testing.T) { everybodySeesWhatHappened(t, memory) })

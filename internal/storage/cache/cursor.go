@@ -32,8 +32,8 @@ type Interest struct {
 }
 
 // Cursor is the position of a watcher in the log of a resource. It has no goroutine and no buffer, so a slow one
-// costs others nothing: if the log no longer has its position, the cursor reads the history of the store, in turn
-// with others. It must be used by one goroutine only.
+// costs others nothing: if the log no longer has its position, it catches up from the store, in turn with others. It
+// must be used by one goroutine only.
 type Cursor struct {
 	resource *Resource
 	interest Interest
@@ -44,10 +44,10 @@ type Cursor struct {
 	next    uint64                    // position in the log of the next event to examine
 	// revision is the revision up to which Next has returned all events.
 	revision int64
-	// behind means that the cursor reads the history of the store instead of the log. wait is its entry in
-	// Histories.waits, or nil if it does not wait.
+	// behind means that the cursor catches up from the store instead of reading the log. wait is its entry in
+	// CatchUp.waits, or nil if it does not wait.
 	behind bool
-	wait   *historyWait
+	wait   *catchUpWait
 
 	events []*Event
 	bytes  int // size of the objects of events
@@ -55,9 +55,8 @@ type Cursor struct {
 }
 
 // Watch returns a cursor over the events after revision from whose object matches the interest before or after the
-// change. If the log no longer has that revision, the events are read from the history of the store (see
-// Histories). If the history is compacted, or too many cursors read it, Watch or a later Next returns a
-// *storage.CompactedError. A resource that was removed a short time ago still has its log. The caller must close the cursor.
+// change. If the log no longer has that revision, the cursor catches up from the store (see CatchUp). If the
+// store has compacted the revision, or too many cursors catch up, Watch or a later Next returns a *storage.CompactedError. A resource that was removed a short time ago still has its log. The caller must close the cursor.
 func (r *Resource) Watch(ctx context.Context, from int64, in Interest) (*Cursor, error) {
 	c := &Cursor{resource: r, interest: in, field: -1, from: from, revision: from}
 	if in.Index != "" {
@@ -75,7 +74,7 @@ func (r *Resource) Watch(ctx context.Context, from int64, in Interest) (*Cursor,
 		}
 	}
 	if c.behind {
-		if err := c.checkHistory(); err != nil {
+		if err := c.checkCompacted(); err != nil {
 			c.Close()
 			return nil, err
 		}
@@ -122,7 +121,7 @@ func (c *Cursor) NextOr(ctx context.Context, tick <-chan time.Time) ([]*Event, i
 		var wait <-chan struct{}
 		var err error
 		if c.behind {
-			err = c.readHistory(ctx, tick)
+			err = c.readOld(ctx, tick)
 		} else {
 			wait, err = c.collect()
 		}
@@ -152,7 +151,7 @@ func (c *Cursor) NextOr(ctx context.Context, tick <-chan time.Time) ([]*Event, i
 	}
 }
 
-// errTick ends a read of the history when the caller's tick delivers.
+// errTick ends a read of old changes when the caller's tick delivers.
 var errTick = errors.New("cache: tick")
 
 // Busy returns the names of the resources with a cursor that is not waiting for the next event: it has events to
@@ -211,7 +210,7 @@ func (c *Cursor) Close() {
 		return
 	}
 	c.closed = true
-	c.leaveHistory()
+	c.leaveCatchUp()
 	c.resource.published.leave(c)
 }
 

@@ -17,7 +17,7 @@ type fakeStore struct {
 	revision  int64
 	compacted int64
 	versions  map[string][]storage.Entry // ascending; a deletion has no CreateRevision
-	history   []storage.Event
+	written   []storage.Event
 	moved     chan struct{} // closed when anything below changes
 	held      bool          // watchers get nothing
 	broken    int           // watchers made before this generation fail
@@ -126,7 +126,7 @@ func (s *fakeStore) Commit(_ context.Context, txn storage.Txn) (int64, error) {
 		}
 		s.revision = next
 		s.versions[op.Key] = append(s.versions[op.Key], e)
-		s.history = append(s.history, storage.Event{Entry: e, Deleted: op.Delete, Prev: prev})
+		s.written = append(s.written, storage.Event{Entry: e, Deleted: op.Delete, Prev: prev})
 	}
 	s.move()
 	return s.revision, nil
@@ -221,9 +221,9 @@ func (w *fakeWatcher) Next(ctx context.Context) (storage.Batch, error) {
 		if w.from <= s.revision && !s.held {
 			b := storage.Batch{Revision: s.revision}
 			i, _ := slices.BinarySearchFunc(
-				s.history, w.from, func(e storage.Event, r int64) int { return int(e.Entry.ModRevision - r) },
+				s.written, w.from, func(e storage.Event, r int64) int { return int(e.Entry.ModRevision - r) },
 			)
-			for _, e := range s.history[i:] {
+			for _, e := range s.written[i:] {
 				if len(b.Events) >= 50 && e.Entry.ModRevision > b.Revision {
 					break
 				}

@@ -159,7 +159,7 @@ func (c *Cache) relist() error {
 		return err
 	}
 	c.logger.Warn(
-		"cache: the store's history is compacted, reading all resources again", "from", c.feed.applied.Load(), "to", base,
+		"cache: the store has compacted what the cache has not read, reading all resources again", "from", c.feed.applied.Load(), "to", base,
 	)
 	for _, r := range c.all() {
 		if err := r.relist(c.background.ctx, base); err != nil {

@@ -100,7 +100,7 @@ func (r *Resource) runLoad(load *load) {
 		if err == nil && r.install(load, f) || err != nil && !isCompacted(err) {
 			break
 		}
-		// The load took longer than the store or the log keeps history. If that happens again and again, the growing
+		// The load took longer than the store or the log keeps changes. If that happens again and again, the growing
 		// pauses limit the load of the store.
 		r.cache.logger.Warn("cache: a load did not end with a state to go on from, trying again",
 			"resource", r.config.Resource, "after", wait, "error", err)

@@ -9,7 +9,7 @@ import (
 const leastLog = 16 << 10
 
 // logBudget bounds the bytes of the logs of all resources together. When they exceed it, the largest logs are cut to the
-// same size: a busy resource does not take the history of those that change seldom.
+// same size: a busy resource does not take the log of those that change seldom.
 type logBudget struct {
 	limit int64
 	used  atomic.Int64

@@ -36,7 +36,7 @@ func (o *Object) allowUnbudgeted() {
 	}
 }
 
-// IsKept reports whether the cache refers to o. Otherwise it was read for its caller, from the store or its history, or
+// IsKept reports whether the cache refers to o. Otherwise it was read for its caller, from the store or its past, or
 // has left the cache.
 func (o *Object) IsKept() bool {
 	a := o.attached.Load()

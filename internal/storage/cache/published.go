@@ -89,7 +89,7 @@ func (p *published) amend(next *state) {
 }
 
 // restart restarts the log of a followed resource at revision base, because earlier changes are unknown. Its cursors must
-// then read the history of the store. The caller must call wakeAll after it.
+// then catch up from the store. The caller must call wakeAll after it.
 func (p *published) restart(base int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -295,7 +295,7 @@ func (p *published) last() *Event {
 	return p.log.Get(p.log.Next() - 1)
 }
 
-// logStart returns the first revision after which a watch can start without the history.
+// logStart returns the first revision after which a watch can start without catching up.
 func (p *published) logStart() int64 {
 	p.mu.RLock()
 	defer p.mu.RUnlock()

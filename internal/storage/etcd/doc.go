@@ -10,7 +10,7 @@
 //
 // A Watcher is one gRPC stream with one watch, so that the progress notifications of the stream are about that watch
 // alone. There are only a few watchers: the cache watches all resources with one Watcher for each part of the key space
-// (see Part), and watches that are behind the log of the cache share a few more (cache.Histories). The reason is that
+// (see Part), and watches that are behind the log of the cache share a few more (cache.CatchUp). The reason is that
 // etcd uses a hundred megabytes or more for a stream of old changes whose reader is slow.
 //
 // A watch is started one revision before the first wanted one, and the additional changes are dropped. Then etcd

@@ -26,8 +26,8 @@ const unreadWait = 3 * time.Second
 // errReadAgain makes an informer start again.
 var errReadAgain = errors.New("objects that could not be read may be readable now")
 
-// historyWait bounds one read of the store's history.
-const historyWait = 20 * time.Millisecond
+// catchUpWait bounds one read of a cursor that may have to catch up from the store.
+const catchUpWait = 20 * time.Millisecond
 
 // Change is an object's state after a change.
 type Change struct {
@@ -346,7 +346,7 @@ func (f *Informer) lastChange(ctx context.Context, from, to int64) (int64, error
 		}
 		if len(events) == 0 {
 			// The log no longer contains these changes, so the store is read.
-			tick = time.After(historyWait)
+			tick = time.After(catchUpWait)
 		}
 	}
 }

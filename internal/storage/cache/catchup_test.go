@@ -66,8 +66,8 @@ func (c countingCodec) Read(key string, value []byte, revision int64) (Header, e
 	return c.fakeCodec.Read(key, value, revision)
 }
 
-// oldHistory returns a cache that started after a number of updates of two resources.
-func oldHistory(t *testing.T, updates int) (s *streamCounter, pods, others *Resource, reads *atomic.Int64) {
+// behindLog returns a cache that started after a number of updates of two resources.
+func behindLog(t *testing.T, updates int) (s *streamCounter, pods, others *Resource, reads *atomic.Int64) {
 	t.Helper()
 	s = &streamCounter{fakeStore: newFakeStore()}
 	for i := range updates {
@@ -121,11 +121,11 @@ func readOn(ctx context.Context, cursor *Cursor, n int, last int64) error {
 	return nil
 }
 
-// TestHistoryStreamsAreFew checks that watchers of old revisions share few streams, hold none while they are stalled,
+// TestCatchUpStreamsAreFew checks that watchers of old revisions share few streams, hold none while they are stalled,
 // and get all events.
-func TestHistoryStreamsAreFew(t *testing.T) {
+func TestCatchUpStreamsAreFew(t *testing.T) {
 	const updates, watchers = 600, 40
-	s, pods, others, _ := oldHistory(t, updates)
+	s, pods, others, _ := behindLog(t, updates)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cursors, left, last := make([]*Cursor, watchers), make([]int, watchers), make([]int64, watchers)
@@ -164,7 +164,7 @@ func TestHistoryStreamsAreFew(t *testing.T) {
 // each change is read once.
 func TestResumingTogether(t *testing.T) {
 	const updates, watchers = 300, 200
-	s, pods, _, reads := oldHistory(t, updates)
+	s, pods, _, reads := behindLog(t, updates)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	each(t, watchers, func(i int) error {
@@ -187,10 +187,10 @@ func TestResumingTogether(t *testing.T) {
 	}
 }
 
-// TestHistoryWithSelectors checks that the events of a shared stream are filtered for each watcher.
-func TestHistoryWithSelectors(t *testing.T) {
+// TestCatchUpWithSelectors checks that the events of a shared stream are filtered for each watcher.
+func TestCatchUpWithSelectors(t *testing.T) {
 	const updates = 300
-	_, pods, _, _ := oldHistory(t, updates)
+	_, pods, _, _ := behindLog(t, updates)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	each(t, 7, func(i int) error {
@@ -203,11 +203,11 @@ func TestHistoryWithSelectors(t *testing.T) {
 	})
 }
 
-// TestHistoryAfterFailures checks that a broken stream is opened again, and that a compacted one ends the watchers that
+// TestCatchUpAfterFailures checks that a broken stream is opened again, and that a compacted one ends the watchers that
 // need it.
-func TestHistoryAfterFailures(t *testing.T) {
+func TestCatchUpAfterFailures(t *testing.T) {
 	const updates = 300
-	s, pods, _, _ := oldHistory(t, updates)
+	s, pods, _, _ := behindLog(t, updates)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cursor := watch(t, pods, 1, Interest{})
@@ -237,9 +237,9 @@ func TestHistoryAfterFailures(t *testing.T) {
 	}
 }
 
-// TestHistoryReaders simulates readers and cursors at given times, without streams: which cursor gets a reader, and
+// TestCatchUpReaders simulates readers and cursors at given times, without streams: which cursor gets a reader, and
 // which one is refused.
-func TestHistoryReaders(t *testing.T) {
+func TestCatchUpReaders(t *testing.T) {
 	c := newCache(t, newFakeStore(), nil)
 	mine, other := c.Resource(podConfig()), c.Resource(
 		Config{Resource: "others", Prefix: Root + "others/", Codec: fakeCodec{}},
@@ -266,16 +266,16 @@ func TestHistoryReaders(t *testing.T) {
 			waited: time.Minute, opened: 3 * time.Second, wanted: true, servedAny: 2 * time.Minute, closed: true,
 		},
 	} {
-		h := NewHistories(1)
-		rd := &historyReader{
-			histories: h, resource: other, cancel: func() {}, requested: make(chan struct{}, 1), low: 5, head: 10,
+		h := NewCatchUp(1)
+		rd := &catchUpReader{
+			catchUp: h, resource: other, cancel: func() {}, requested: make(chan struct{}, 1), low: 5, head: 10,
 		}
 		rd.openedAt, rd.servedAt, h.lastServed = now.Add(-test.opened), now.Add(-test.served), now.Add(-test.servedAny)
-		h.readers = []*historyReader{rd}
+		h.readers = []*catchUpReader{rd}
 		if test.wanted {
-			h.waits = append(h.waits, &historyWait{resource: other, revision: 10, since: now, ready: make(chan struct{})})
+			h.waits = append(h.waits, &catchUpWait{resource: other, revision: 10, since: now, ready: make(chan struct{})})
 		}
-		w := &historyWait{resource: mine, revision: 3, since: now.Add(-test.waited), ready: make(chan struct{})}
+		w := &catchUpWait{resource: mine, revision: 3, since: now.Add(-test.waited), ready: make(chan struct{})}
 		h.waits = append(h.waits, w)
 		h.assignAll(now)
 		if sentAway := errors.Is(w.err, errNoReader); sentAway != test.sentAway || rd.closed != test.closed {

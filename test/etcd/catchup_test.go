@@ -139,9 +139,9 @@ func TestStalledWatchersOfOldRevisions(t *testing.T) {
 		"etcd %d MiB before, %d MiB now, %d MiB at most",
 		watchers, updates, size, open, streamsOf(t, member.Client), before, memoryOf(t, pid, "VmRSS"), memoryOf(t, pid,
 			"VmHWM"))
-	const feed, histories = 1, 4
-	if open > feed+histories {
-		t.Errorf("%d streams are open, want %d at most", open, feed+histories)
+	const feed, catchUp = 1, 4
+	if open > feed+catchUp {
+		t.Errorf("%d streams are open, want %d at most", open, feed+catchUp)
 	}
 	all("the rest", func(i int) error {
 		defer cursors[i].Close()

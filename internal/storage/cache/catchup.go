@@ -12,9 +12,10 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// A cursor that is behind the log of its resource reads the history of the store. A stream of old changes is
-// expensive for a store: etcd holds up to a thousand revisions with their previous values in memory for each
-// stream, for as long as its reader is slow. So a process has few streams, and cursors share them:
+// A cursor that is behind the log of its resource catches up: it reads what the log no longer has from a watch of the
+// store, until the log has its revision. Such a stream of old changes is expensive for a store: etcd holds up to a thousand
+// revisions with their previous values in memory for each stream, for as long as its reader is slow. So a process has few
+// streams, and cursors share them:
 //
 //   - A reader is one open stream of one resource. It keeps the last megabytes of events that it read, each decoded at
 //     most once. A cursor whose next event is among them is served from there.
@@ -25,7 +26,7 @@ import (
 //   - A cursor whose client does not read its connection requests nothing. A reader without requests is closed after
 //     readerIdleTimeout, or at once if cursors wait. A reader is also closed if it was open for maxReaderTurn while
 //     other cursors waited for that long.
-//   - A cursor that got no reader within historyPatience ends with a *storage.CompactedError. Its client then lists
+//   - A cursor that got no reader within catchUpPatience ends with a *storage.CompactedError. Its client then lists
 //     again.
 //
 // Example: the limit is one reader, and three cursors of Pods wait at revisions 100, 105 and 900. A reader is opened at
@@ -42,7 +43,7 @@ const (
 
 	readerIdleTimeout = time.Second
 	maxReaderTurn     = 2 * time.Second
-	historyPatience   = 30 * time.Second
+	catchUpPatience   = 30 * time.Second
 	// readerGrace is the time that a reader waits for the cursors that it has just served before it reads on for
 	// others, and the time that a cursor waits for a reader that will reach it before it requests one of its own.
 	readerGrace = 100 * time.Millisecond
@@ -51,56 +52,56 @@ const (
 )
 
 // errNoReader is the reason why a cursor got no stream. The client gets a *storage.CompactedError.
-var errNoReader = errors.New("cache: too many watches read the store's history")
+var errNoReader = errors.New("cache: too many watches catch up from the store")
 
-// Histories limits the number of open streams of old changes. Several caches of a process may share it, see
+// CatchUp limits the number of open streams of old changes. Several caches of a process may share it, see
 // Options.
-type Histories struct {
+type CatchUp struct {
 	limit int
 
 	mu          sync.Mutex // guards what follows and what is in readers and waits
-	readers     []*historyReader
-	waits       []*historyWait // in the order in which they came
+	readers     []*catchUpReader
+	waits       []*catchUpWait // in the order in which they came
 	lastServed  time.Time      // when a cursor was last served
 	lastChecked time.Time      // when assignAll last ran
 }
 
-// NewHistories returns a limit of n streams; 0 means four.
-func NewHistories(limit int) *Histories {
+// NewCatchUp returns a limit of n streams; 0 means four.
+func NewCatchUp(limit int) *CatchUp {
 	if limit <= 0 {
 		limit = maxReaders
 	}
-	return &Histories{limit: limit}
+	return &CatchUp{limit: limit}
 }
 
 // Open returns the number of open streams.
-func (h *Histories) Open() int {
+func (h *CatchUp) Open() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.readers)
 }
 
 // Waiting returns the number of cursors that wait for events of a stream.
-func (h *Histories) Waiting() int {
+func (h *CatchUp) Waiting() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.waits)
 }
 
-// historyEvent is a change from the history of the store. All cursors share it, and the decoded event, which the first
+// oldChange is a change of the store that the log no longer has. All cursors share it, and the decoded event, which the first
 // call of read makes.
-type historyEvent struct {
+type oldChange struct {
 	change storage.Event
 	event  atomic.Pointer[Event]
 }
 
 // size returns the bytes of the stored values, and the overhead of an event.
-func (p *historyEvent) size() int64 {
+func (p *oldChange) size() int64 {
 	return int64(len(p.change.Entry.Value)+len(p.change.Prev.Value)) + eventOverhead
 }
 
 // read returns the event of the change. The encodings of its objects are not cached.
-func (p *historyEvent) read(d *decoder) *Event {
+func (p *oldChange) read(d *decoder) *Event {
 	if e := p.event.Load(); e != nil {
 		return e
 	}
@@ -118,8 +119,8 @@ func (p *historyEvent) read(d *decoder) *Event {
 	return e
 }
 
-// historyWait is a cursor that waits for the events after revision.
-type historyWait struct {
+// catchUpWait is a cursor that waits for the events after revision.
+type catchUpWait struct {
 	resource *Resource
 	revision int64
 	since    time.Time
@@ -127,31 +128,31 @@ type historyWait struct {
 
 	ready chan struct{} // closed after the following fields are set
 	// events are all events after revision up to upTo.
-	events []*historyEvent
+	events []*oldChange
 	upTo   int64
 	err    error
 }
 
-// historyReader is an open stream of old changes of one resource.
-type historyReader struct {
-	histories *Histories
+// catchUpReader is an open stream of old changes of one resource.
+type catchUpReader struct {
+	catchUp   *CatchUp
 	resource  *Resource
 	ctx       context.Context
 	cancel    context.CancelFunc
 	requested chan struct{} // capacity 1: a cursor may need more events
 
-	// Guarded by Histories.mu.
+	// Guarded by CatchUp.mu.
 	openedAt time.Time
 	servedAt time.Time // when the reader last served a cursor
 	closed   bool
-	events   []*historyEvent // all changes after low up to head
+	events   []*oldChange // all changes after low up to head
 	bytes    int64
 	low      int64
 	head     int64
 }
 
 // enter adds a waiting cursor.
-func (h *Histories) enter(w *historyWait) {
+func (h *CatchUp) enter(w *catchUpWait) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.waits = append(h.waits, w)
@@ -159,14 +160,14 @@ func (h *Histories) enter(w *historyWait) {
 }
 
 // leave ends the wait of a cursor.
-func (h *Histories) leave(w *historyWait) {
+func (h *CatchUp) leave(w *catchUpWait) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	w.done = true
 }
 
 // check serves or assigns all waiting cursors, at most once per checkInterval. Each waiting cursor calls it repeatedly.
-func (h *Histories) check() {
+func (h *CatchUp) check() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if now := time.Now(); now.Sub(h.lastChecked) >= checkInterval {
@@ -175,9 +176,9 @@ func (h *Histories) check() {
 }
 
 // assignAll serves or assigns all waiting cursors. The caller holds mu.
-func (h *Histories) assignAll(now time.Time) {
+func (h *CatchUp) assignAll(now time.Time) {
 	h.lastChecked = now
-	h.waits = slices.DeleteFunc(h.waits, func(w *historyWait) bool { return w.done })
+	h.waits = slices.DeleteFunc(h.waits, func(w *catchUpWait) bool { return w.done })
 	for _, w := range h.waits {
 		if !w.done {
 			h.assign(w, now)
@@ -186,7 +187,7 @@ func (h *Histories) assignAll(now time.Time) {
 }
 
 // assign serves a cursor, or makes sure that a reader will serve it. The caller holds mu.
-func (h *Histories) assign(w *historyWait, now time.Time) {
+func (h *CatchUp) assign(w *catchUpWait, now time.Time) {
 	expected := false
 	for _, rd := range h.readers {
 		if rd.closed || rd.resource != w.resource || w.revision < rd.low {
@@ -206,7 +207,7 @@ func (h *Histories) assign(w *historyWait, now time.Time) {
 		h.open(w.resource, now)
 		return
 	}
-	if now.Sub(w.since) > historyPatience && h.lastServed.After(w.since) {
+	if now.Sub(w.since) > catchUpPatience && h.lastServed.After(w.since) {
 		// Other cursors were served meanwhile. If none was, the store does not answer, and waiting may still succeed.
 		h.end(w, errNoReader)
 		return
@@ -215,8 +216,8 @@ func (h *Histories) assign(w *historyWait, now time.Time) {
 }
 
 // makeRoom closes a reader that is idle or was open for readerTurn, if there is one and no other is being closed.
-func (h *Histories) makeRoom(w *historyWait, now time.Time) {
-	var oldest *historyReader
+func (h *CatchUp) makeRoom(w *catchUpWait, now time.Time) {
+	var oldest *catchUpReader
 	for _, rd := range h.readers {
 		turn := now.Sub(rd.openedAt) > maxReaderTurn && now.Sub(w.since) > maxReaderTurn
 		idle := now.Sub(rd.servedAt) > readerGrace && !h.isWanted(rd)
@@ -233,14 +234,14 @@ func (h *Histories) makeRoom(w *historyWait, now time.Time) {
 }
 
 // isWanted reports whether a cursor waits for more of this reader.
-func (h *Histories) isWanted(rd *historyReader) bool {
-	return slices.ContainsFunc(h.waits, func(w *historyWait) bool {
+func (h *CatchUp) isWanted(rd *catchUpReader) bool {
+	return slices.ContainsFunc(h.waits, func(w *catchUpWait) bool {
 		return !w.done && w.resource == rd.resource && w.revision >= rd.head
 	})
 }
 
 // open opens a reader of a resource at the lowest revision of the waiting cursors that no open reader will reach.
-func (h *Histories) open(r *Resource, now time.Time) {
+func (h *CatchUp) open(r *Resource, now time.Time) {
 	from := int64(-1)
 	for _, w := range h.waits {
 		if !w.done && w.resource == r && !h.willReach(w, now) && (from < 0 || w.revision < from) {
@@ -250,8 +251,8 @@ func (h *Histories) open(r *Resource, now time.Time) {
 	if from < 0 {
 		return
 	}
-	rd := &historyReader{
-		histories: h, resource: r, requested: make(chan struct{}, 1),
+	rd := &catchUpReader{
+		catchUp: h, resource: r, requested: make(chan struct{}, 1),
 		openedAt: now, servedAt: now, low: from, head: from,
 	}
 	rd.ctx, rd.cancel = context.WithCancel(r.cache.background.ctx)
@@ -261,15 +262,15 @@ func (h *Histories) open(r *Resource, now time.Time) {
 }
 
 // willReach reports whether an open reader will reach the revision of a waiting cursor soon.
-func (h *Histories) willReach(w *historyWait, now time.Time) bool {
-	return slices.ContainsFunc(h.readers, func(rd *historyReader) bool {
+func (h *CatchUp) willReach(w *catchUpWait, now time.Time) bool {
+	return slices.ContainsFunc(h.readers, func(rd *catchUpReader) bool {
 		return !rd.closed && rd.resource == w.resource && rd.low <= w.revision &&
 			(w.revision <= rd.head || now.Sub(w.since) < readerGrace)
 	})
 }
 
 // serve returns the events of a reader for a cursor: a bounded number, but only complete revisions.
-func (h *Histories) serve(w *historyWait, rd *historyReader, now time.Time) {
+func (h *CatchUp) serve(w *catchUpWait, rd *catchUpReader, now time.Time) {
 	first := sort.Search(len(rd.events), func(i int) bool {
 		return rd.events[i].change.Entry.ModRevision > w.revision
 	})
@@ -291,32 +292,32 @@ func (h *Histories) serve(w *historyWait, rd *historyReader, now time.Time) {
 }
 
 // end ends a cursor's wait with an error.
-func (h *Histories) end(w *historyWait, err error) {
+func (h *CatchUp) end(w *catchUpWait, err error) {
 	w.done, w.err = true, err
 	close(w.ready)
 }
 
 // request makes the reader check whether a cursor wants more.
-func (rd *historyReader) request() {
+func (rd *catchUpReader) request() {
 	select {
 	case rd.requested <- struct{}{}:
 	default:
 	}
 }
 
-// close ends the reader soon. The caller holds Histories.mu.
-func (rd *historyReader) close() {
+// close ends the reader soon. The caller holds CatchUp.mu.
+func (rd *catchUpReader) close() {
 	rd.closed = true
 	rd.cancel()
 }
 
 // run reads the stream as fast as cursors want more, until the reader is closed.
-func (rd *historyReader) run() {
-	h := rd.histories
+func (rd *catchUpReader) run() {
+	h := rd.catchUp
 	time.AfterFunc(readerIdleTimeout, rd.closeIdle) // again and again until the reader is closed
 	err := rd.stream()
 	if rd.ctx.Err() == nil && !isFinal(err) && !isCompacted(err) {
-		rd.resource.cache.logger.Warn("cache: reading the store's history failed, trying again",
+		rd.resource.cache.logger.Warn("cache: reading old changes of the store failed, trying again",
 			"resource", rd.resource.config.Resource, "error", err)
 		rd.resource.cache.background.pause(100 * time.Millisecond)
 	}
@@ -327,13 +328,13 @@ func (rd *historyReader) run() {
 		rd.fail(err)
 	}
 	rd.close()
-	h.readers = slices.DeleteFunc(h.readers, func(other *historyReader) bool { return other == rd })
+	h.readers = slices.DeleteFunc(h.readers, func(other *catchUpReader) bool { return other == rd })
 	h.assignAll(now)
 }
 
 // closeIdle closes the reader if no cursor used or wanted it for idleReader. Otherwise it checks again later.
-func (rd *historyReader) closeIdle() {
-	h := rd.histories
+func (rd *catchUpReader) closeIdle() {
+	h := rd.catchUp
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if rd.closed {
@@ -346,8 +347,8 @@ func (rd *historyReader) closeIdle() {
 	time.AfterFunc(readerIdleTimeout, rd.closeIdle)
 }
 
-// stream reads the history while cursors request more, until the reader is closed.
-func (rd *historyReader) stream() error {
+// stream reads old changes while cursors request more, until the reader is closed.
+func (rd *catchUpReader) stream() error {
 	r := rd.resource
 	w, err := r.cache.store.Watch(rd.ctx, r.config.Prefix, rd.head+1)
 	if err != nil {
@@ -365,7 +366,7 @@ func (rd *historyReader) stream() error {
 }
 
 // awaitDemand waits until a cursor wants more. It returns false if the reader is closed.
-func (rd *historyReader) awaitDemand() bool {
+func (rd *catchUpReader) awaitDemand() bool {
 	timer := time.NewTimer(readerGrace)
 	defer timer.Stop()
 	for {
@@ -383,8 +384,8 @@ func (rd *historyReader) awaitDemand() bool {
 }
 
 // isDemanded reports whether a cursor waits for events after the last one that was read.
-func (rd *historyReader) isDemanded(now time.Time) bool {
-	h := rd.histories
+func (rd *catchUpReader) isDemanded(now time.Time) bool {
+	h := rd.catchUp
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, w := range h.waits {
@@ -400,14 +401,14 @@ func (rd *historyReader) isDemanded(now time.Time) bool {
 }
 
 // add appends a batch of the stream and serves the cursors that wait for it.
-func (rd *historyReader) add(batch storage.Batch) {
-	h := rd.histories
+func (rd *catchUpReader) add(batch storage.Batch) {
+	h := rd.catchUp
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	before := len(rd.events)
 	for i := range batch.Events {
 		if batch.Events[i].Entry.ModRevision > rd.head {
-			p := &historyEvent{change: batch.Events[i]}
+			p := &oldChange{change: batch.Events[i]}
 			rd.events = append(rd.events, p)
 			rd.bytes += p.size()
 		}
@@ -418,7 +419,7 @@ func (rd *historyReader) add(batch storage.Batch) {
 }
 
 // trim drops the oldest of the first n events, as long as the events take more than readerBytes.
-func (rd *historyReader) trim(n int) {
+func (rd *catchUpReader) trim(n int) {
 	drop := 0
 	for ; drop < n && rd.bytes > readerBytes; drop++ {
 		rd.bytes -= rd.events[drop].size()
@@ -432,24 +433,24 @@ func (rd *historyReader) trim(n int) {
 }
 
 // fail ends the waits of the cursors that need the events that the stream could not deliver. The caller holds
-// Histories.mu.
-func (rd *historyReader) fail(err error) {
+// CatchUp.mu.
+func (rd *catchUpReader) fail(err error) {
 	var compacted *storage.CompactedError
-	for _, w := range rd.histories.waits {
+	for _, w := range rd.catchUp.waits {
 		if w.done || w.resource != rd.resource {
 			continue
 		}
 		switch {
 		case isFinal(err):
-			rd.histories.end(w, err)
+			rd.catchUp.end(w, err)
 		case errors.As(err, &compacted) && (w.revision == rd.head || w.revision < compacted.Compacted):
-			rd.histories.end(w, &storage.CompactedError{Revision: w.revision + 1, Compacted: compacted.Compacted})
+			rd.catchUp.end(w, &storage.CompactedError{Revision: w.revision + 1, Compacted: compacted.Compacted})
 		}
 	}
 }
 
-// readHistory returns the next events from the history of the store, or returns to the log when the log has them.
-func (c *Cursor) readHistory(ctx context.Context, tick <-chan time.Time) error {
+// readOld returns the next events from a stream of old changes, or returns to the log when the log has them.
+func (c *Cursor) readOld(ctx context.Context, tick <-chan time.Time) error {
 	if c.rejoinLog() {
 		return nil
 	}
@@ -458,10 +459,10 @@ func (c *Cursor) readHistory(ctx context.Context, tick <-chan time.Time) error {
 		return err
 	}
 	if c.wait == nil {
-		c.wait = &historyWait{resource: r, revision: c.revision, since: time.Now(), ready: make(chan struct{})}
-		r.cache.histories.enter(c.wait)
+		c.wait = &catchUpWait{resource: r, revision: c.revision, since: time.Now(), ready: make(chan struct{})}
+		r.cache.catchUp.enter(c.wait)
 	}
-	// The wait is bounded, so that the cursor checks the log again even if the history delivers nothing.
+	// The wait is bounded, so that the cursor checks the log again even if no stream delivers anything.
 	timer := time.NewTimer(readerGrace)
 	defer timer.Stop()
 	select {
@@ -473,13 +474,13 @@ func (c *Cursor) readHistory(ctx context.Context, tick <-chan time.Time) error {
 	case <-r.cache.background.ctx.Done():
 		return r.err()
 	case <-timer.C:
-		r.cache.histories.check()
+		r.cache.catchUp.check()
 		return nil
 	}
 	w := c.wait
 	c.wait = nil
 	if errors.Is(w.err, errNoReader) {
-		r.cache.logger.Warn("cache: a watch ends because too many others read the store's history",
+		r.cache.logger.Warn("cache: a watch ends because too many others catch up from the store",
 			"resource", r.config.Resource, "revision", c.revision)
 		return &storage.CompactedError{Revision: c.revision + 1, Compacted: r.published.logStart()}
 	}
@@ -487,7 +488,7 @@ func (c *Cursor) readHistory(ctx context.Context, tick <-chan time.Time) error {
 		return w.err
 	}
 	for _, p := range w.events {
-		if e := c.historyEvent(p); e != nil {
+		if e := c.oldEvent(p); e != nil {
 			c.events = append(c.events, e)
 		}
 	}
@@ -503,34 +504,34 @@ func (c *Cursor) rejoinLog() bool {
 	if ok {
 		c.behind = false
 		c.next = r.published.log.After(c.revision)
-		// The history may have returned events to the cursor that the feed has not appended to the log yet.
+		// The stream may have returned events to the cursor that the feed has not appended to the log yet.
 		c.from = max(c.from, c.revision)
 	}
 	r.published.mu.RUnlock()
 	if ok {
-		c.leaveHistory()
+		c.leaveCatchUp()
 	}
 	return ok
 }
 
-// leaveHistory ends the cursor's wait for the history, if it waits.
-func (c *Cursor) leaveHistory() {
+// leaveCatchUp ends the cursor's wait for old changes, if it waits.
+func (c *Cursor) leaveCatchUp() {
 	if c.wait != nil {
-		c.resource.cache.histories.leave(c.wait)
+		c.resource.cache.catchUp.leave(c.wait)
 		c.wait = nil
 	}
 }
 
-// checkHistory returns an error if the store has already compacted the history.
-func (c *Cursor) checkHistory() error {
+// checkCompacted returns an error if the store has already compacted what the cursor has to catch up on.
+func (c *Cursor) checkCompacted() error {
 	if compacted := c.resource.cache.store.Stats().CompactedRevision; c.revision+1 <= compacted {
 		return &storage.CompactedError{Revision: c.revision + 1, Compacted: compacted}
 	}
 	return nil
 }
 
-// historyEvent returns the event of a change of the store, nil if the cursor is not interested in it.
-func (c *Cursor) historyEvent(p *historyEvent) *Event {
+// oldEvent returns the event of a change of the store, nil if the cursor is not interested in it.
+func (c *Cursor) oldEvent(p *oldChange) *Event {
 	r := c.resource
 	key := p.change.Entry.Key[len(r.config.Prefix):]
 	if !c.matchesNames(r.decoder.names(key)) {
