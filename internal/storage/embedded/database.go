@@ -46,22 +46,30 @@ func (d *database) position() (revision, compacted, format int64, err error) {
 	return max(last, compacted, 1), compacted, format, nil
 }
 
-// number returns the number stored under name, one of the meta records; 0 if it does not exist.
-func (d *database) number(name string) (int64, error) {
+// meta decodes the meta record of that name, if there is one. The bytes are valid during the call of decode.
+func (d *database) meta(name string, decode func([]byte) error) error {
 	b, closer, err := d.Get([]byte(name))
 	if errors.Is(err, pebble.ErrNotFound) {
-		return 0, nil
+		return nil
+	}
+	if err == nil {
+		err = errors.Join(decode(b), closer.Close())
 	}
 	if err != nil {
-		return 0, fmt.Errorf("data directory %s: reading %s: %w", d.opts.Dir, name, err)
+		return fmt.Errorf("data directory %s: reading %s: %w", d.opts.Dir, name, err)
 	}
-	defer closer.Close()
-	return decodeNumber(b)
+	return nil
+}
+
+// number returns the number stored under name, one of the meta records; 0 if it does not exist.
+func (d *database) number(name string) (n int64, err error) {
+	err = d.meta(name, func(b []byte) (err error) { n, err = decodeNumber(b); return err })
+	return n, err
 }
 
 // lastLogRevision returns the revision of the last log record, 0 if there is none.
 func (d *database) lastLogRevision() (int64, error) {
-	it, err := d.NewIter(&pebble.IterOptions{LowerBound: []byte{prefixLog}, UpperBound: []byte{prefixLog + 1}})
+	it, err := d.NewIter(logSpan())
 	if err != nil {
 		return 0, err
 	}
@@ -73,36 +81,18 @@ func (d *database) lastLogRevision() (int64, error) {
 }
 
 // savedClock returns the clock that an earlier process saved; nil if there is none.
-func (d *database) savedClock() (*savedClock, error) {
-	b, closer, err := d.Get([]byte(metaClock))
-	if errors.Is(err, pebble.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("data directory %s: reading %s: %w", d.opts.Dir, metaClock, err)
-	}
-	defer closer.Close()
-	saved, err := decodeClock(b)
-	if err != nil {
-		return nil, fmt.Errorf("data directory %s: %w", d.opts.Dir, err)
-	}
-	return &saved, nil
+func (d *database) savedClock() (saved *savedClock, err error) {
+	err = d.meta(metaClock, func(b []byte) error {
+		c, err := decodeClock(b)
+		saved = &c
+		return err
+	})
+	return saved, err
 }
 
 // kept reads what an earlier process kept. The result is zero if there is no record of it.
-func (d *database) kept() (kept, error) {
-	b, closer, err := d.Get([]byte(metaKept))
-	if errors.Is(err, pebble.ErrNotFound) {
-		return kept{}, nil
-	}
-	if err != nil {
-		return kept{}, fmt.Errorf("data directory %s: reading %s: %w", d.opts.Dir, metaKept, err)
-	}
-	defer closer.Close()
-	k, err := decodeKept(b)
-	if err != nil {
-		err = fmt.Errorf("data directory %s: %w", d.opts.Dir, err)
-	}
+func (d *database) kept() (k kept, err error) {
+	err = d.meta(metaKept, func(b []byte) (err error) { k, err = decodeKept(b); return err })
 	return k, err
 }
 

@@ -2,12 +2,9 @@ package embedded
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math"
 	"time"
-
-	"github.com/cockroachdb/pebble/v2"
 )
 
 // revisionSamples remember which revision was current at which uptime (see storeClock), to tell which revision leaves
@@ -112,17 +109,10 @@ func decodeSamples(b []byte) (list []revisionSample, err error) {
 
 // loadSamples reads the samples that an earlier process saved.
 func (c *compactor) loadSamples(revision int64) error {
-	b, closer, err := c.db.Get([]byte(metaSamples))
 	var saved []revisionSample
-	switch {
-	case errors.Is(err, pebble.ErrNotFound):
-	case err != nil:
-		return fmt.Errorf("data directory %s: reading %s: %w", c.db.opts.Dir, metaSamples, err)
-	default:
-		defer closer.Close()
-		if saved, err = decodeSamples(b); err != nil {
-			return fmt.Errorf("data directory %s: %w", c.db.opts.Dir, err)
-		}
+	err := c.db.meta(metaSamples, func(b []byte) (err error) { saved, err = decodeSamples(b); return err })
+	if err != nil {
+		return err
 	}
 	up := c.clock.readUptime()
 	c.windowSamples = newRevisionSamples(c.db.opts.HistoryWindow, saved, up, revision)
