@@ -20,7 +20,7 @@ import (
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/server"
+	"github.com/keelson-dev/keelson/internal/server/datadir"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
@@ -66,7 +66,7 @@ func checkStopped(ctx context.Context, out, errOut io.Writer, dataDir string) er
 	if !damaged {
 		return err
 	}
-	release, lockErr := server.LockDataDir(dataDir)
+	lock, lockErr := datadir.LockDataDir(dataDir)
 	if lockErr != nil {
 		return errors.Join(err, lockErr)
 	}
@@ -77,7 +77,7 @@ func checkStopped(ctx context.Context, out, errOut io.Writer, dataDir string) er
 		fmt.Fprintf(out, "`keelson repair` would keep all but %d entries and %d older versions\n", len(done.Lost), done.Past)
 		return nil
 	})
-	return errors.Join(err, lostErr, release())
+	return errors.Join(err, lostErr, lock.Close())
 }
 
 // checkSnapshot restores a snapshot to a temporary directory and checks the result.

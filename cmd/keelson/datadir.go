@@ -8,56 +8,56 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/keelson-dev/keelson/internal/server"
+	"github.com/keelson-dev/keelson/internal/server/datadir"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
 // stoppedStore is the locked store of a data directory that no server uses.
 type stoppedStore struct {
 	*embedded.Reader
-	release func() error
+	lock *datadir.Lock
 }
 
-// openStopped opens the store of a data directory without changing it. It returns server.ErrDataDirUsed while a
+// openStopped opens the store of a data directory without changing it. It returns datadir.ErrUsed while a
 // server uses the directory.
 func openStopped(dataDir string) (*stoppedStore, error) {
-	switch _, err := os.ReadDir(server.StoreDir(dataDir)); {
+	switch _, err := os.ReadDir(datadir.StoreDir(dataDir)); {
 	case errors.Is(err, fs.ErrPermission):
 		return nil, fmt.Errorf("cannot read the data directory %s: %w; run the command as the user of the server",
 			dataDir, withoutPath(err))
 	case err != nil:
 		return nil, fmt.Errorf("there is no store in the data directory %s", dataDir)
 	}
-	release, err := lockStore(dataDir)
+	lock, err := lockStore(dataDir)
 	if err != nil {
 		return nil, err
 	}
-	r, err := embedded.OpenReader(embedded.Options{Dir: server.StoreDir(dataDir)})
+	r, err := embedded.OpenReader(embedded.Options{Dir: datadir.StoreDir(dataDir)})
 	if errors.Is(err, embedded.ErrDamaged) {
-		return nil, errors.Join(err, release())
+		return nil, errors.Join(err, lock.Close())
 	}
 	if err != nil {
-		return nil, errors.Join(oneLine(err), release())
+		return nil, errors.Join(oneLine(err), lock.Close())
 	}
-	return &stoppedStore{r, release}, nil
+	return &stoppedStore{r, lock}, nil
 }
 
-// lockStore locks a data directory with a store against other processes until release is called, and removes what a command that was killed
-// has left there.
-func lockStore(dataDir string) (release func() error, err error) {
-	if _, err := os.Stat(server.StoreDir(dataDir)); err != nil {
+// lockStore locks a data directory with a store against other processes until the lock is closed, and removes what a command that was
+// killed has left there.
+func lockStore(dataDir string) (lock *datadir.Lock, err error) {
+	if _, err := os.Stat(datadir.StoreDir(dataDir)); err != nil {
 		return nil, fmt.Errorf("there is no store in the data directory %s", dataDir)
 	}
-	if release, err = server.LockDataDir(dataDir); err != nil {
+	if lock, err = datadir.LockDataDir(dataDir); err != nil {
 		return nil, err
 	}
-	if err := os.RemoveAll(server.RepairedCopyDir(dataDir)); err != nil {
-		return nil, errors.Join(err, release())
+	if err := os.RemoveAll(datadir.RepairedCopy(dataDir)); err != nil {
+		return nil, errors.Join(err, lock.Close())
 	}
-	return release, nil
+	return lock, nil
 }
 
-func (s *stoppedStore) Close() error { return errors.Join(s.Reader.Close(), s.release()) }
+func (s *stoppedStore) Close() error { return errors.Join(s.Reader.Close(), s.lock.Close()) }
 
 // oneLine returns the message of an error as one line.
 func oneLine(err error) error {
@@ -67,16 +67,16 @@ func oneLine(err error) error {
 	return errors.New(strings.Join(strings.Fields(err.Error()), " "))
 }
 
-const restoringName = server.RestoringName
+const restoringName = datadir.RestoringName
 
 // createStore creates a data directory with a store that fill fills. The directory may exist but must be empty. After a
 // failure there is no store.
 func createStore(dataDir string, fill func(embedded.Options) error) (err error) {
-	release, err := server.LockDataDir(dataDir)
+	lock, err := datadir.LockDataDir(dataDir)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, release()) }()
+	defer func() { err = errors.Join(err, lock.Close()) }()
 	if err := checkEmpty(dataDir); err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func createStore(dataDir string, fill func(embedded.Options) error) (err error) 
 	if err := fill(embedded.Options{Dir: making}); err != nil {
 		return errors.Join(err, os.RemoveAll(making))
 	}
-	if err := os.Rename(making, server.StoreDir(dataDir)); err != nil {
+	if err := os.Rename(making, datadir.StoreDir(dataDir)); err != nil {
 		return err
 	}
 	return syncDir(dataDir)

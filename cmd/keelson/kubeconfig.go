@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/keelson-dev/keelson/config"
-	"github.com/keelson-dev/keelson/internal/server"
 	"github.com/keelson-dev/keelson/internal/server/certs"
+	"github.com/keelson-dev/keelson/internal/server/datadir"
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
 )
 
@@ -86,7 +86,7 @@ func (u *userCredentials) write(out, errOut io.Writer) error {
 	if err := u.validate(); err != nil {
 		return err
 	}
-	admin, err := readOwnKubeconfig(server.KubeconfigFile(u.dataDir))
+	admin, err := readOwnKubeconfig(datadir.Kubeconfig(u.dataDir))
 	if err != nil {
 		return err
 	}
@@ -94,7 +94,7 @@ func (u *userCredentials) write(out, errOut io.Writer) error {
 	if k.Server == "" {
 		k.Server, k.ServerName = admin.Server, admin.ServerName
 	}
-	k.Certificate, err = certs.IssueClient(server.CertificateDir(u.dataDir), certs.Client{
+	k.Certificate, err = certs.IssueClient(datadir.Certificates(u.dataDir), certs.Client{
 		User: u.user, Groups: u.groups, Lifetime: u.ttl, Now: time.Now(),
 	})
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keelson-dev/keelson/config"
-	"github.com/keelson-dev/keelson/internal/server"
+	"github.com/keelson-dev/keelson/internal/server/datadir"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
@@ -24,12 +24,12 @@ func newPurge(out io.Writer) *cobra.Command {
 		Example:      "  keelson purge --data-dir /var/lib/keelson",
 		SilenceUsage: true, SilenceErrors: true, Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
-			release, err := lockStore(dataDir)
+			lock, err := lockStore(dataDir)
 			if err != nil {
 				return err
 			}
-			defer func() { err = errors.Join(err, release()) }()
-			store := server.StoreDir(dataDir)
+			defer func() { err = errors.Join(err, lock.Close()) }()
+			store := datadir.StoreDir(dataDir)
 			revision, err := embedded.Purge(c.Context(), embedded.Options{Dir: store})
 			if err != nil {
 				return oneLine(err)

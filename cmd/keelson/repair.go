@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keelson-dev/keelson/config"
-	"github.com/keelson-dev/keelson/internal/server"
+	"github.com/keelson-dev/keelson/internal/server/datadir"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
@@ -20,12 +20,12 @@ import (
 func repairedCopy(
 	ctx context.Context, dataDir string, ro embedded.RepairOptions, use func(*embedded.Reader, *embedded.Repaired) error,
 ) (err error) {
-	o := embedded.Options{Dir: server.RepairedCopyDir(dataDir)}
+	o := embedded.Options{Dir: datadir.RepairedCopy(dataDir)}
 	if err := os.RemoveAll(o.Dir); err != nil { // of an interrupted attempt
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(o.Dir)) }()
-	if err := embedded.LinkTo(server.StoreDir(dataDir), o.Dir); err != nil {
+	if err := embedded.LinkTo(datadir.StoreDir(dataDir), o.Dir); err != nil {
 		return oneLine(err)
 	}
 	done, err := embedded.Repair(ctx, o, ro)
@@ -52,12 +52,12 @@ func newRepair(out io.Writer) *cobra.Command {
 		Example:      "  keelson repair --data-dir /var/lib/keelson",
 		SilenceUsage: true, SilenceErrors: true, Args: noArguments,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
-			release, err := lockStore(dataDir)
+			lock, err := lockStore(dataDir)
 			if err != nil {
 				return err
 			}
-			defer func() { err = errors.Join(err, release()) }()
-			store := server.StoreDir(dataDir)
+			defer func() { err = errors.Join(err, lock.Close()) }()
+			store := datadir.StoreDir(dataDir)
 			done, err := embedded.Repair(c.Context(), embedded.Options{Dir: store}, embedded.RepairOptions{})
 			if err != nil {
 				return oneLine(err)

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/keelson-dev/keelson/internal/server"
+	"github.com/keelson-dev/keelson/internal/server/datadir"
 	"github.com/keelson-dev/keelson/internal/storage/backup"
 	"github.com/keelson-dev/keelson/internal/storage/snapshot"
 )
@@ -32,7 +32,7 @@ func damagedDir(t *testing.T) string {
 		}
 	}
 	p.stop(t)
-	tables, err := filepath.Glob(filepath.Join(server.StoreDir(dir), "*.sst"))
+	tables, err := filepath.Glob(filepath.Join(datadir.StoreDir(dir), "*.sst"))
 	if err != nil || len(tables) == 0 {
 		t.Fatal(tables, err)
 	}
@@ -190,7 +190,7 @@ func TestPurge(t *testing.T) {
 // while a server uses the directory.
 func TestLeftCopyIsRemoved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	left := server.RepairedCopyDir(dir)
+	left := datadir.RepairedCopy(dir)
 	leave := func() {
 		t.Helper()
 		if err := os.MkdirAll(left, 0o700); err != nil {

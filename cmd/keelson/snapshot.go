@@ -22,7 +22,9 @@ import (
 
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/object/registry"
-	"github.com/keelson-dev/keelson/internal/server"
+	"github.com/keelson-dev/keelson/internal/server/datadir"
+	"github.com/keelson-dev/keelson/internal/server/snapshots"
+	"github.com/keelson-dev/keelson/internal/server/version"
 	"github.com/keelson-dev/keelson/internal/storage/backup"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 	"github.com/keelson-dev/keelson/internal/storage/snapshot"
@@ -145,16 +147,16 @@ func (s *saveFrom) saveTo(ctx context.Context, w io.Writer) error {
 		switch {
 		case err == nil:
 			return errors.Join(s.saveStopped(ctx, w, stopped), stopped.Close())
-		case !errors.Is(err, server.ErrDataDirUsed):
+		case !errors.Is(err, datadir.ErrUsed):
 			return err
 		}
-		kubeconfig = server.KubeconfigFile(s.dataDir)
+		kubeconfig = datadir.Kubeconfig(s.dataDir)
 	}
 	r, err := newRemote(kubeconfig)
 	if err != nil {
 		return err
 	}
-	path := server.SnapshotPath
+	path := snapshots.Path
 	if s.history {
 		path += "?history=true"
 	}
@@ -172,11 +174,11 @@ func (s *saveFrom) saveTo(ctx context.Context, w io.Writer) error {
 
 // salvage saves what can be read of a stopped store, and prints what cannot.
 func (s *saveFrom) salvage(ctx context.Context, w io.Writer) (err error) {
-	release, err := server.LockDataDir(s.dataDir)
+	lock, err := datadir.LockDataDir(s.dataDir)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, release()) }()
+	defer func() { err = errors.Join(err, lock.Close()) }()
 	created := time.Now()
 	return repairedCopy(ctx, s.dataDir, embedded.RepairOptions{UseOlder: true}, func(r *embedded.Reader, done *embedded.Repaired) error {
 		for _, l := range done.Lost {
@@ -186,7 +188,7 @@ func (s *saveFrom) salvage(ctx context.Context, w io.Writer) (err error) {
 		if err != nil {
 			return oneLine(err)
 		}
-		o := backup.SaveOptions{Created: created, Program: server.Program(), Past: s.history, SkipLost: true}
+		o := backup.SaveOptions{Created: created, Program: version.Program(), Past: s.history, SkipLost: true}
 		_, err = backup.Save(ctx, w, e, o)
 		return errors.Join(err, e.Close())
 	})
@@ -198,7 +200,7 @@ func (s *saveFrom) saveStopped(ctx context.Context, w io.Writer, stopped *stoppe
 	if err != nil {
 		return err
 	}
-	_, err = backup.Save(ctx, w, e, backup.SaveOptions{Created: created, Program: server.Program(), Past: s.history})
+	_, err = backup.Save(ctx, w, e, backup.SaveOptions{Created: created, Program: version.Program(), Past: s.history})
 	return errors.Join(err, e.Close())
 }
 

@@ -20,7 +20,7 @@ import (
 	"filippo.io/age"
 
 	"github.com/keelson-dev/keelson/internal/machinery/wait"
-	"github.com/keelson-dev/keelson/internal/server"
+	"github.com/keelson-dev/keelson/internal/server/datadir"
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
@@ -279,7 +279,7 @@ func TestInterruptedRestore(t *testing.T) {
 func storeOf(t *testing.T, values map[string][]byte) string {
 	t.Helper()
 	dir := t.TempDir()
-	s, err := embedded.Open(embedded.Options{Dir: server.StoreDir(dir)})
+	s, err := embedded.Open(embedded.Options{Dir: datadir.StoreDir(dir)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,6 +47,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/webhook"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
+	"github.com/keelson-dev/keelson/internal/server/reload"
 )
 
 // admissionOptions are the dependencies of admission plug-ins.
@@ -71,7 +72,7 @@ type admissionOptions struct {
 	createNamespace autoprovision.Create
 	// last are plug-ins behind all others, which cannot be switched off.
 	last  []admission.Plugin
-	files *reloads
+	files *reload.Files
 }
 
 // pluginInput is the input of the constructor of a plug-in.
@@ -249,7 +250,7 @@ func newAdmission(o *admissionOptions) (*admission.Chain, error) {
 		err := m.apply(filewatch.ReadFile)
 		return m.chain, err
 	}
-	_, err := o.files.load(part{flag: "--admission-control-config-file", path: o.config.ConfigFile, apply: m.apply})
+	_, err := o.files.Load(reload.Part{Flag: "--admission-control-config-file", Path: o.config.ConfigFile, Apply: m.apply})
 	return m.chain, err
 }
 

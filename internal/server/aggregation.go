@@ -6,6 +6,7 @@ import (
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/gateway/aggregator"
 	"github.com/keelson-dev/keelson/internal/server/certs"
+	"github.com/keelson-dev/keelson/internal/server/reload"
 )
 
 // ownFrontProxy reports whether the server creates the certificates by which extension API servers authenticate it. It
@@ -38,8 +39,8 @@ func (a *api) newAggregator(ctx context.Context, o *apiOptions) (*aggregator.Agg
 		options.Certificate = o.frontProxy
 	case c.ProxyClientCertFile != "":
 		var err error
-		options.Certificate, err = o.config.files.pair(
-			pair{"--proxy-client-cert-file", c.ProxyClientCertFile, c.ProxyClientKeyFile, nil})
+		options.Certificate, err = o.config.files.Pair(
+			reload.Pair{Flag: "--proxy-client-cert-file", CertFile: c.ProxyClientCertFile, KeyFile: c.ProxyClientKeyFile})
 		if err != nil {
 			return nil, config.Errorf("cannot use {Network.Aggregation.ProxyClientCertFile} with {Network.Aggregation.ProxyClientKeyFile}: %w", err)
 		}

@@ -36,6 +36,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/webhook"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/server/background"
+	"github.com/keelson-dev/keelson/internal/server/components"
+	"github.com/keelson-dev/keelson/internal/server/storemetrics"
 	"github.com/keelson-dev/keelson/internal/server/workloads"
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/cache"
@@ -141,7 +143,7 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 		MinRequestTimeout: o.config.Requests.MinWatchTimeout,
 		WatchCounter:      rest.NewWatchMetrics(o.metrics),
 		Computed: map[schema.GroupResource]rest.Computed{
-			{Resource: "componentstatuses"}: newComponents(o.store, len(o.config.Storage.Etcd.Servers)).statuses,
+			{Resource: "componentstatuses"}: components.New(o.store, len(o.config.Storage.Etcd.Servers)).Statuses,
 		},
 		Blockers: &blockers.Finder{
 			Kinds: o.kinds, Client: a.client, Webhooks: a.webhooks.Failing, Authorizer: o.authorization, Now: o.config.Testing.Clock.Now,
@@ -164,7 +166,7 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 	if a.claims, err = allocateServices(&o); err != nil {
 		return nil, err
 	}
-	o.metrics.Register(objectCounts(a.objects), a.aggregator.Metrics(), a.discovery.Metrics())
+	o.metrics.Register(storemetrics.Objects(a.objects), a.aggregator.Metrics(), a.discovery.Metrics())
 	return a, nil
 }
 

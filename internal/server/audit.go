@@ -26,6 +26,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/webhook"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
+	"github.com/keelson-dev/keelson/internal/server/reload"
 )
 
 // auditing audits the requests of a server. A nil auditing audits nothing.
@@ -48,7 +49,7 @@ type auditOptions struct {
 	// budget limits the time that a request waits for a log or webhook in the blocking modes, flushTime the time in
 	// which buffered events are written while the server stops.
 	budget, flushTime time.Duration
-	files             *reloads
+	files             *reload.Files
 	calls             webhook.Options
 	counts            *audit.Metrics
 	log               *slog.Logger
@@ -64,7 +65,7 @@ func openAudit(c auditOptions) (*auditing, error) {
 		return nil, nil
 	}
 	a := &auditing{log: log, c: c, counts: c.counts}
-	_, err := files.load(part{flag: "--audit-policy-file", path: c.PolicyFile, apply: func(read filewatch.Read) error {
+	_, err := files.Load(reload.Part{Flag: "--audit-policy-file", Path: c.PolicyFile, Apply: func(read filewatch.Read) error {
 		p, err := policy.Load(c.PolicyFile, read, log)
 		if err == nil {
 			a.policy.Use(p)
@@ -84,7 +85,7 @@ func openAudit(c auditOptions) (*auditing, error) {
 		a.add(auditlog.New(out, c.Log.Format, a.report), &c.Log.AuditSink, batch)
 	}
 	if c.Webhook.ConfigFile != "" {
-		client, err := files.webhook("--audit-webhook-config-file", c.Webhook.ConfigFile, c.calls)
+		client, err := files.Webhook("--audit-webhook-config-file", c.Webhook.ConfigFile, c.calls)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("initializing audit webhook: %w", err), a.close())
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/access/auth/bearer"
 	"github.com/keelson-dev/keelson/internal/access/auth/bootstraptoken"
 	"github.com/keelson-dev/keelson/internal/access/auth/externalsigner"
+	"github.com/keelson-dev/keelson/internal/access/auth/localusers"
 	"github.com/keelson-dev/keelson/internal/access/auth/requestheader"
 	"github.com/keelson-dev/keelson/internal/access/auth/serviceaccount"
 	"github.com/keelson-dev/keelson/internal/access/auth/statictoken"
@@ -38,7 +39,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/server/background"
 	"github.com/keelson-dev/keelson/internal/server/certs"
+	"github.com/keelson-dev/keelson/internal/server/datadir"
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
+	"github.com/keelson-dev/keelson/internal/server/reload"
 )
 
 const (
@@ -59,7 +62,7 @@ type authentication struct {
 	anonymous     anonymous.Rule
 	issuers       issuers
 	legacy        *legacytokens.Tracker
-	local         localUsers
+	local         localusers.Users
 	// cached and certificateUsed record metrics.
 	cached          tokencache.Recorder
 	certificateUsed func(remaining time.Duration)
@@ -173,8 +176,8 @@ func (a *authentication) openFile(flag string, fixed []byte, path string) (*clie
 	if path == "" {
 		return out, nil
 	}
-	if err := a.config.files.file(flag, path, out.Use); err != nil {
-		return nil, ofField(flag, cause(err))
+	if err := a.config.files.File(flag, path, out.Use); err != nil {
+		return nil, reload.OfField(flag, datadir.Cause(err))
 	}
 	return out, nil
 }
@@ -192,7 +195,7 @@ func (a *authentication) openAccountKeys(ctx context.Context) (err error) {
 			"see --service-account-signing-key-file")
 	}
 	if a.config.Storage.DataDir != "" {
-		o.OwnFile = filepath.Join(a.config.Storage.DataDir, pkiName, accountKeyName)
+		o.OwnFile = filepath.Join(a.config.Storage.DataDir, datadir.PKI, accountKeyName)
 		o.ReadFile = filewatch.ReadFile
 	}
 	if origin := a.config.origin; origin != nil && origin.keys != nil {
@@ -211,14 +214,14 @@ func (a *authentication) openOwnKeys(o serviceaccount.KeyOptions) (err error) {
 	if a.keys.own, err = serviceaccount.OpenKeys(o); err != nil {
 		return err
 	}
-	p := part{flag: "--service-account-signing-key-file", path: o.SigningFile, apply: a.keys.own.Load}
+	p := reload.Part{Flag: "--service-account-signing-key-file", Path: o.SigningFile, Apply: a.keys.own.Load}
 	switch {
 	case len(o.Files) > 0:
-		p.flag, p.path = "--service-account-key-file", o.Files[0]
+		p.Flag, p.Path = "--service-account-key-file", o.Files[0]
 	case o.SigningFile == "":
 		return nil
 	}
-	_, err = a.config.files.load(p)
+	_, err = a.config.files.Load(p)
 	return err
 }
 
@@ -273,8 +276,8 @@ func (a *authentication) tokenAuthenticators() error {
 	if a.config.Authentication.TokenFile != "" {
 		const flag = "--token-auth-file"
 		static := &statictoken.Authenticator{}
-		if err := a.config.files.file(flag, a.config.Authentication.TokenFile, static.Replace); err != nil {
-			return ofField(flag, err)
+		if err := a.config.files.File(flag, a.config.Authentication.TokenFile, static.Replace); err != nil {
+			return reload.OfField(flag, err)
 		}
 		a.tokens = append(a.tokens, authn.WrapAudienceAgnostic(a.audiences, static))
 	}
@@ -304,7 +307,7 @@ func (a *authentication) tokenAuthenticators() error {
 // tokenWebhook returns the authenticator that sends tokens to the configured webhook.
 func (a *authentication) tokenWebhook() (authn.TokenAuthenticator, error) {
 	c := &a.config.Authentication.Webhook
-	client, err := a.config.files.webhook("--authentication-token-webhook-config-file", c.ConfigFile, a.calls)
+	client, err := a.config.files.Webhook("--authentication-token-webhook-config-file", c.ConfigFile, a.calls)
 	if err != nil {
 		return nil, err
 	}

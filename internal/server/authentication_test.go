@@ -27,6 +27,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/access/auth/bearer"
 	"github.com/keelson-dev/keelson/internal/access/auth/serviceaccount"
 	"github.com/keelson-dev/keelson/internal/machinery/wait"
+	"github.com/keelson-dev/keelson/internal/server/datadir"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
@@ -60,7 +61,7 @@ func accountToken(t testing.TB, s *Server, name string) string {
 func TestTokensOutliveARestart(t *testing.T) {
 	conf := testConfig(t)
 	s := start(t, conf)
-	key := filepath.Join(conf.Storage.DataDir, pkiName, accountKeyName)
+	key := filepath.Join(conf.Storage.DataDir, datadir.PKI, accountKeyName)
 	token := accountToken(t, s, "robot")
 	stop(t, s)
 	s = start(t, conf)
@@ -78,7 +79,7 @@ func TestTokensOutliveARestart(t *testing.T) {
 func TestOwnKeyIsWrittenWithoutARequest(t *testing.T) {
 	conf := testConfig(t)
 	start(t, conf)
-	key := filepath.Join(conf.Storage.DataDir, pkiName, accountKeyName)
+	key := filepath.Join(conf.Storage.DataDir, datadir.PKI, accountKeyName)
 	wait.Until(t, "the key of service account tokens is written", func() bool {
 		_, err := os.Stat(key)
 		return err == nil
@@ -117,7 +118,7 @@ func TestDiscoveryNamesTheAdvertisedAddress(t *testing.T) {
 	conf.Network.ControlPlane.AdvertiseAddress = "192.0.2.7"
 	s := start(t, conf)
 	c := httpClient(t, s, true)
-	address := net.JoinHostPort("192.0.2.7", strconv.Itoa(s.listener.port()))
+	address := net.JoinHostPort("192.0.2.7", strconv.Itoa(s.listener.Port()))
 	for path, want := range map[string]string{
 		serviceaccount.ConfigurationPath: `"jwks_uri":"https://` + address + serviceaccount.KeysPath + `"`,
 		"/api":                           `"serverAddress":"` + address + `"`,
@@ -249,7 +250,7 @@ func TestProxiesAndClientsMustNotBeTheSame(t *testing.T) {
 	s = start(t, own)
 	stop(t, s)
 	own.Authentication.RequestHeader = config.RequestHeader{
-		ClientCAFile: filepath.Join(own.Storage.DataDir, pkiName, "ca.crt"), UsernameHeaders: []string{"X-Remote-User"},
+		ClientCAFile: filepath.Join(own.Storage.DataDir, datadir.PKI, "ca.crt"), UsernameHeaders: []string{"X-Remote-User"},
 	}
 	if s, err := Start(context.Background(), own.Config, own.Options); err == nil {
 		stop(t, s)

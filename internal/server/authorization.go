@@ -35,6 +35,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/server/background"
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
+	"github.com/keelson-dev/keelson/internal/server/reload"
 )
 
 // authorization authorizes requests by the current configuration. It implements authz.Authorizer.
@@ -60,7 +61,7 @@ type authorization struct {
 // authorizationOptions are the dependencies of authorization.
 type authorizationOptions struct {
 	config   *config.Authorization
-	files    *reloads
+	files    *reload.Files
 	gates    features.Gates
 	hostPort string // where the server is reached
 	registry *registry.Registry
@@ -95,13 +96,13 @@ func newAuthorization(o authorizationOptions) (*authorization, error) {
 	switch {
 	case c.ConfigFile != "":
 		server := hash([]byte(z.hostPort))
-		_, err = z.files.load(part{
-			flag: "--authorization-config", path: c.ConfigFile, apply: z.use,
-			observe: func(err error) { z.counts.Reloaded(err == nil, server, hash(z.content)) },
+		_, err = z.files.Load(reload.Part{
+			Flag: "--authorization-config", Path: c.ConfigFile, Apply: z.use,
+			Observe: func(err error) { z.counts.Reloaded(err == nil, server, hash(z.content)) },
 		})
 		z.counts.Loaded(server, hash(z.content))
 	case c.Webhook.ConfigFile != "":
-		_, err = z.files.load(part{flag: "--authorization-webhook-config-file", path: c.Webhook.ConfigFile, apply: z.use})
+		_, err = z.files.Load(reload.Part{Flag: "--authorization-webhook-config-file", Path: c.Webhook.ConfigFile, Apply: z.use})
 	default:
 		err = z.use(filewatch.ReadFile)
 	}
@@ -157,7 +158,7 @@ func (z *authorization) readPolicies() error {
 	const flag = "--authorization-policy-file"
 	path := z.config.PolicyFile
 	z.abac = &abac.Policies{}
-	return z.files.file(flag, path, func(content []byte) error {
+	return z.files.File(flag, path, func(content []byte) error {
 		if err := z.abac.Replace(content); err != nil {
 			return fmt.Errorf("error reading policy file %s, %w", path, err)
 		}

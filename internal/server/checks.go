@@ -39,7 +39,7 @@ func (s *starting) checks() []health.Check {
 		add("poststarthook/"+name, health.Everywhere, probe)
 	}
 	add("ping", health.Everywhere, always)
-	add("log", health.Everywhere, s.logWatch.probe)
+	add("log", health.Everywhere, s.logWatch.Probe)
 	add("loopback-serving-certificate", health.Livez|health.Healthz, s.identity.notExpired)
 	list = append(list, s.stores.checks()...)
 	add("informer-sync", health.Readyz, s.stores.cached)

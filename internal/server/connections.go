@@ -6,6 +6,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/api/connection"
 	"github.com/keelson-dev/keelson/internal/machinery/proxy"
 	"github.com/keelson-dev/keelson/internal/server/egress"
+	"github.com/keelson-dev/keelson/internal/server/reload"
 )
 
 // newConnections returns how nodes, pods and services are reached.
@@ -22,15 +23,15 @@ func newConnections(o *apiOptions) (*connection.Network, error) {
 	files := o.config.files
 	if c.KubeletCertFile != "" {
 		var err error
-		options.Certificate, err = files.pair(
-			pair{"--kubelet-client-certificate", c.KubeletCertFile, c.KubeletKeyFile, nil})
+		options.Certificate, err = files.Pair(
+			reload.Pair{Flag: "--kubelet-client-certificate", CertFile: c.KubeletCertFile, KeyFile: c.KubeletKeyFile})
 		if err != nil {
 			return nil, fmt.Errorf("connections to kubelets: %w", err)
 		}
 	}
 	network := connection.New(options)
 	if file := c.KubeletCAFile; file != "" {
-		err := files.authorities("--kubelet-certificate-authority", file, network.SetAuthorities)
+		err := files.Authorities("--kubelet-certificate-authority", file, network.SetAuthorities)
 		if err != nil {
 			return nil, fmt.Errorf("connections to kubelets: %w", err)
 		}

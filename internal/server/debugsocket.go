@@ -2,15 +2,12 @@ package server
 
 import (
 	"context"
-	"errors"
-	"io/fs"
-	"net"
 	"net/http"
-	"os"
 	"strings"
 
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/server/background"
+	"github.com/keelson-dev/keelson/internal/server/listener"
 )
 
 // openDebugSocket serves /debug/pprof and /debug/flags/v on the socket of Diagnostics.DebugSocketPath, if there is one.
@@ -19,7 +16,7 @@ func (s *starting) openDebugSocket(ctx context.Context) error {
 	if path == "" {
 		return nil
 	}
-	l, err := listenForDebugging(ctx, path)
+	l, err := listener.ListenUnix(ctx, path)
 	if err != nil {
 		return config.Errorf("{Diagnostics.DebugSocketPath}: %w", err)
 	}
@@ -30,25 +27,6 @@ func (s *starting) openDebugSocket(ctx context.Context) error {
 		_ = server.Serve(l) // it ends when the server closes it
 	}))
 	return nil
-}
-
-// listenForDebugging makes a socket that only the user of the process can connect to.
-func listenForDebugging(ctx context.Context, path string) (net.Listener, error) {
-	// A process that was killed leaves its socket behind.
-	if info, err := os.Lstat(path); err == nil && info.Mode().Type() == fs.ModeSocket {
-		if err := os.Remove(path); err != nil {
-			return nil, err
-		}
-	}
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "unix", path)
-	if err != nil {
-		return nil, err
-	}
-	if err := os.Chmod(path, privateFile); err != nil {
-		return nil, errors.Join(err, l.Close())
-	}
-	return l, nil
 }
 
 // serveDebug serves what the debug socket has.

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/keelson-dev/keelson/internal/server/datadir"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
@@ -32,7 +33,7 @@ func TestDebugSocket(t *testing.T) {
 			t.Errorf("%s: %d, want %d", path, a.Status, want)
 		}
 	}
-	if info, err := os.Stat(config.Diagnostics.DebugSocketPath); err != nil || info.Mode().Perm() != privateFile {
+	if info, err := os.Stat(config.Diagnostics.DebugSocketPath); err != nil || info.Mode().Perm() != datadir.PrivateFile {
 		t.Errorf("%v %v", info, err)
 	}
 	transport.CloseIdleConnections()

@@ -19,6 +19,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/machinery/release"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
+	"github.com/keelson-dev/keelson/internal/server/zpages"
 )
 
 // TestEmulatedReleases compares what a server has that emulates a release with what kube-apiserver 1.37.2 has with the same
@@ -61,7 +62,7 @@ func TestGatesOfTheServer(t *testing.T) {
 				t.Errorf("1.%d: %s: %v", minor, what, got)
 			}
 		}
-		for _, path := range []string{statuszPath, flagszPath} {
+		for _, path := range []string{zpages.StatuszPath, zpages.FlagszPath} {
 			check(path, apitest.Send(t, c, "GET", s.URL()+path, "").Status == http.StatusOK)
 			check(path+" in /", strings.Contains(apitest.Send(t, c, "GET", s.URL()+"/", "").Body, path))
 		}

@@ -127,7 +127,7 @@ func (f *fairness) run(ctx context.Context) {
 		case <-ticker.C:
 			f.count()
 		case <-f.changed:
-			if sleep(ctx, settleTime) != nil {
+			if background.Sleep(ctx, settleTime) != nil {
 				return
 			}
 			f.configure()

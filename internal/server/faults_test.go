@@ -17,6 +17,7 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
+	"github.com/keelson-dev/keelson/internal/server/snapshots"
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
@@ -107,7 +108,7 @@ func TestFullDisk(t *testing.T) {
 				t.Errorf("GET %s: %d %s", path, a.Status, a.Body)
 			}
 		}
-		if a := apitest.Send(t, c, "POST", s.URL()+SnapshotPath, ""); a.Status != http.StatusOK {
+		if a := apitest.Send(t, c, "POST", s.URL()+snapshots.Path, ""); a.Status != http.StatusOK {
 			t.Errorf("a snapshot: %d %s", a.Status, a.Body)
 		}
 	}

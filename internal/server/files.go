@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/server/datadir"
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
 )
 
@@ -59,7 +60,7 @@ func checkAuthorities(field, path string) error {
 func readConfigured(field, path string) ([]byte, error) {
 	content, err := filewatch.ReadFile(path)
 	if err != nil {
-		return nil, config.Errorf("{%s}: cannot read %s: %w", field, path, cause(err))
+		return nil, config.Errorf("{%s}: cannot read %s: %w", field, path, datadir.Cause(err))
 	}
 	return content, nil
 }

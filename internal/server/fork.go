@@ -14,7 +14,7 @@ import (
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/access/auth/serviceaccount"
 	"github.com/keelson-dev/keelson/internal/server/certs"
-	"github.com/keelson-dev/keelson/internal/server/filewatch"
+	"github.com/keelson-dev/keelson/internal/server/datadir"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
@@ -54,12 +54,12 @@ func (s *Server) Snapshot(ctx context.Context) (*Snapshot, error) {
 	p.pairs = s.identity.pairs()
 	if data := s.config.Storage.DataDir; data != "" {
 		p.dir, p.keys = filepath.Join(data, snapshotsName, rand.Text()), nil
-		if err := copyFiles(filepath.Join(data, pkiName), filepath.Join(p.dir, pkiName)); err != nil {
+		if err := datadir.CopyFiles(datadir.Certificates(data), datadir.Certificates(p.dir)); err != nil {
 			return nil, errors.Join(fmt.Errorf("cannot create a snapshot: %w", err), os.RemoveAll(p.dir))
 		}
 	}
 	var err error
-	if p.image, err = store.Image(ctx, StoreDir(p.dir)); err != nil {
+	if p.image, err = store.Image(ctx, datadir.StoreDir(p.dir)); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(p.dir))
 	}
 	return p, nil
@@ -97,7 +97,7 @@ func (p *Snapshot) copyKeys(dataDir string) error {
 	if p == nil || p.dir == "" {
 		return nil
 	}
-	return copyFiles(filepath.Join(p.dir, pkiName), filepath.Join(dataDir, pkiName))
+	return datadir.CopyFiles(datadir.Certificates(p.dir), datadir.Certificates(dataDir))
 }
 
 // certificates returns the certificates of a server without a data directory.
@@ -106,32 +106,6 @@ func (p *Snapshot) certificates() map[string]certs.Pair {
 		return map[string]certs.Pair{}
 	}
 	return maps.Clone(p.pairs)
-}
-
-// copyFiles copies the files of a directory to a new one.
-func copyFiles(from, to string) error {
-	if err := os.MkdirAll(to, privateDir); err != nil {
-		return err
-	}
-	entries, err := os.ReadDir(from)
-	for _, e := range entries {
-		if err == nil {
-			err = copyFile(filepath.Join(from, e.Name()), filepath.Join(to, e.Name()))
-		}
-	}
-	return err
-}
-
-func copyFile(from, to string) error {
-	info, err := os.Stat(from)
-	if err != nil {
-		return err
-	}
-	content, err := filewatch.ReadFile(from)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(to, content, info.Mode().Perm())
 }
 
 // removeSnapshots removes the snapshots that an earlier process has left behind.

@@ -2,13 +2,11 @@ package server
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -18,7 +16,11 @@ import (
 	"github.com/keelson-dev/keelson/config"
 	clientcert "github.com/keelson-dev/keelson/internal/access/auth/x509"
 	"github.com/keelson-dev/keelson/internal/machinery/metrics"
+	"github.com/keelson-dev/keelson/internal/server/background"
 	"github.com/keelson-dev/keelson/internal/server/chain"
+	"github.com/keelson-dev/keelson/internal/server/httpconn"
+	"github.com/keelson-dev/keelson/internal/server/listener"
+	"github.com/keelson-dev/keelson/internal/server/reload"
 )
 
 const (
@@ -57,7 +59,7 @@ type frontendOptions struct {
 	serving        *config.Serving
 	requests       *config.Requests
 	maxStreams     int // of an HTTP/2 connection
-	files          *reloads
+	files          *reload.Files
 	routes         *router
 	identity       *identity
 	authentication *authentication
@@ -102,41 +104,25 @@ func newFrontend(o frontendOptions) (*frontend, error) {
 		f.server.Protocols = new(http.Protocols)
 		f.server.Protocols.SetHTTP1(true)
 	}
-	f.server.TLSConfig.GetConfigForClient = batchHTTP2(f.server.TLSConfig)
+	f.server.TLSConfig.GetConfigForClient = httpconn.BatchHTTP2(f.server.TLSConfig)
 	return f, nil
 }
 
 // serve serves the connections of a listener. If it ends before the server stops, it reports a failure.
-func (f *frontend) serve(l *listener, end *ending) {
-	accepted := &stallListener{Listener: l, stopping: f.watches}
+func (f *frontend) serve(l *listener.Listener, end *ending) {
+	accepted := &httpconn.Listener{Listener: l, Stopping: f.watches}
 	go func() {
 		var err error
-		if l.pipes != nil {
+		if l.InProcess() {
 			err = f.server.Serve(accepted)
 		} else {
-			accepted.batches = &f.active
+			accepted.Batches = &f.active
 			err = f.server.ServeTLS(accepted, "", "")
 		}
 		if !end.stopping.Load() && !errors.Is(err, http.ErrServerClosed) {
 			end.fail(fmt.Errorf("serving ended: %w", err))
 		}
 	}()
-}
-
-// batchHTTP2 returns a function for config.GetConfigForClient. If client and server can use HTTP/2, the function batches the
-// writes of the connection. It then calls the function that config has now, and returns its result.
-func batchHTTP2(config *tls.Config) func(*tls.ClientHelloInfo) (*tls.Config, error) {
-	const protocol = "h2"
-	inner, spoken := config.GetConfigForClient, slices.Contains(config.NextProtos, protocol)
-	return func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-		if c, ok := hello.Conn.(*stallConn); ok && c.batches != nil && spoken && slices.Contains(hello.SupportedProtos, protocol) {
-			c.batches.batchWrites()
-		}
-		if inner == nil {
-			return nil, nil
-		}
-		return inner(hello)
-	}
 }
 
 // endLongRunning ends watches and other long-running requests. frontend may be nil.
@@ -162,7 +148,7 @@ func (f *frontend) refuse(ctx context.Context) error {
 func (f *frontend) idle(ctx context.Context) error {
 	var err error
 	for f.active.Load() > 0 && err == nil {
-		err = sleep(ctx, activePoll)
+		err = background.Sleep(ctx, activePoll)
 	}
 	return err
 }
@@ -217,20 +203,6 @@ func (f *frontend) counted(next http.Handler) http.Handler {
 func growStack(i int) byte {
 	var frame [8 << 10]byte
 	return frame[i]
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // handshakeErrors registers and returns the metric of failed TLS handshakes.

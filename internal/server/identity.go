@@ -12,7 +12,6 @@ import (
 	"maps"
 	"net"
 	"net/url"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -24,7 +23,9 @@ import (
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/server/certs"
+	"github.com/keelson-dev/keelson/internal/server/datadir"
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
+	"github.com/keelson-dev/keelson/internal/server/reload"
 )
 
 // renewEvery is the interval in which a running server checks whether its own certificates must be renewed.
@@ -74,11 +75,11 @@ func newIdentity(o identityOptions) (*identity, error) {
 	i, c := &identity{identityOptions: o}, o.config
 	dir := ""
 	if c.Storage.DataDir != "" {
-		dir = filepath.Join(c.Storage.DataDir, pkiName)
+		dir = datadir.Certificates(c.Storage.DataDir)
 	}
 	if !c.Authentication.NoOwnCredentials {
 		if c.Storage.DataDir != "" && !c.Serving.InProcess {
-			i.path = KubeconfigFile(c.Storage.DataDir)
+			i.path = datadir.Kubeconfig(c.Storage.DataDir)
 		}
 		if !c.ownClientAuthority() {
 			i.adminToken = rand.Text()
@@ -173,7 +174,7 @@ func (i *identity) run(ctx context.Context) {
 	ticker := time.NewTicker(cmp.Or(i.config.fileReload, renewEvery))
 	defer ticker.Stop()
 	for {
-		wake := i.config.files.wake.Wait()
+		wake := i.config.files.Wake.Wait()
 		select {
 		case <-ctx.Done():
 			return
@@ -252,13 +253,13 @@ func (i *identity) clientAuthority() []byte {
 // readServing reads a configured serving certificate. Clients verify it with the certificates in its file.
 func (i *identity) readServing(certFile, keyFile string) (err error) {
 	if i.roots, err = filewatch.ReadFile(certFile); err != nil {
-		return config.Errorf("{Serving.TLS.CertFile}: cannot read %s: %w", certFile, cause(err))
+		return config.Errorf("{Serving.TLS.CertFile}: cannot read %s: %w", certFile, datadir.Cause(err))
 	}
 	flag := "--tls-cert-file"
 	if i.config.Serving.TLS.CertFile == "" {
 		flag = "--cert-dir"
 	}
-	if i.serving, err = i.config.files.pair(pair{flag, certFile, keyFile, nil}); err != nil {
+	if i.serving, err = i.config.files.Pair(reload.Pair{Flag: flag, CertFile: certFile, KeyFile: keyFile}); err != nil {
 		return config.Errorf("cannot use {Serving.TLS.CertFile} with {Serving.TLS.KeyFile}: %w", err)
 	}
 	return nil
@@ -300,8 +301,8 @@ func (i *identity) writeKubeconfig() error {
 	if i.path == "" {
 		return nil
 	}
-	if err := certs.WriteFile(i.path, i.kubeconfig(), privateFile); err != nil {
-		return fmt.Errorf("cannot write %s: %w", i.path, cause(err))
+	if err := certs.WriteFile(i.path, i.kubeconfig(), datadir.PrivateFile); err != nil {
+		return fmt.Errorf("cannot write %s: %w", i.path, datadir.Cause(err))
 	}
 	return nil
 }

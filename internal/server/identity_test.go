@@ -5,7 +5,6 @@ import (
 	"crypto/x509"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/certs"
+	"github.com/keelson-dev/keelson/internal/server/datadir"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
@@ -50,7 +50,7 @@ func TestGivenClientAuthorityIsTheOnlyOne(t *testing.T) {
 	if n := strings.Count(a.Body, "BEGIN CERTIFICATE"); n != 1 {
 		t.Errorf("%d authorities are published: %s", n, a.Body)
 	}
-	set, err := certs.Ensure(certs.Options{Dir: filepath.Join(own, pkiName), Serving: true, Admin: true})
+	set, err := certs.Ensure(certs.Options{Dir: datadir.Certificates(own), Serving: true, Admin: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestNoOwnCredentials(t *testing.T) {
 	conf.Authentication.TokenFile, conf.Serving.TLS.CertDir = keys.Authentication.TokenFile, filepath.Join(t.TempDir(), "certs")
 	conf.Authorization.Modes = []string{config.ModeRBAC}
 	conf.Authentication.ServiceAccounts.Issuers = []string{"https://issuer"}
-	sa := filepath.Join(keys.Storage.DataDir, pkiName, accountKeyName)
+	sa := filepath.Join(keys.Storage.DataDir, datadir.PKI, accountKeyName)
 	wait.Value(t, "the file of the key of service accounts", func() (os.FileInfo, error) { return os.Stat(sa) })
 	conf.Authentication.ServiceAccounts.KeyFiles, conf.Authentication.ServiceAccounts.SigningKeyFile = []string{sa}, sa
 	s := start(t, settings{Config: conf})
@@ -143,20 +143,6 @@ func TestNamesOfTheServingCertificate(t *testing.T) {
 	}
 }
 
-func TestReaches(t *testing.T) {
-	for _, c := range []struct {
-		bound, address string
-		want           bool
-	}{
-		{"0.0.0.0", "10.0.0.1", true}, {"0.0.0.0", "fd00::1", false}, {"::", "10.0.0.1", true}, {"::", "fd00::1", true},
-		{"127.0.0.1", "10.0.0.1", false}, {"10.0.0.1", "10.0.0.1", true},
-	} {
-		if got := reaches(net.ParseIP(c.bound), net.ParseIP(c.address)); got != c.want {
-			t.Errorf("bound to %s, %s: %v", c.bound, c.address, got)
-		}
-	}
-}
-
 // TestOwnCertificatesAreRenewedWhileRunning removes the certificates in the data directory, which has the same effect as
 // that they expire soon.
 func TestOwnCertificatesAreRenewedWhileRunning(t *testing.T) {
@@ -166,7 +152,7 @@ func TestOwnCertificatesAreRenewedWhileRunning(t *testing.T) {
 	s := start(t, conf)
 	before, proxy := leafOf(t, s), s.identity.current.Load().frontProxy
 	kubeconfig := string(s.Kubeconfig())
-	pki := filepath.Join(conf.Storage.DataDir, pkiName)
+	pki := datadir.Certificates(conf.Storage.DataDir)
 	for _, name := range []string{"apiserver.crt", "admin.crt", "front-proxy-client.crt"} {
 		if err := os.Remove(filepath.Join(pki, name)); err != nil {
 			t.Fatal(err)

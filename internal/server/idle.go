@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/keelson-dev/keelson/internal/server/background"
 )
 
 // idlePause is the time between two looks of WaitForIdle.
@@ -30,7 +32,7 @@ func (s *Server) WaitForIdle(ctx context.Context, quiet time.Duration) error {
 			return nil
 		}
 		busy = now
-		_ = sleep(ctx, idlePause) // busy checks ctx
+		_ = background.Sleep(ctx, idlePause) // busy checks ctx
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/background"
 	"github.com/keelson-dev/keelson/internal/server/egress"
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
+	"github.com/keelson-dev/keelson/internal/server/reload"
 )
 
 // issuerTimeout limits the discovery of the issuers of a changed configuration.
@@ -35,15 +36,15 @@ func (a *authentication) openIssuers() (err error) {
 	switch {
 	case c.ConfigFile != "":
 		identity := hash([]byte(a.hostPort))
-		_, err = a.config.files.load(part{
-			flag: "--authentication-config", path: c.ConfigFile, apply: a.useIssuers,
-			observe: func(err error) {
+		_, err = a.config.files.Load(reload.Part{
+			Flag: "--authentication-config", Path: c.ConfigFile, Apply: a.useIssuers,
+			Observe: func(err error) {
 				a.issuers.counts.Reloaded(err == nil, identity, hash(a.issuers.file))
 			},
 		})
 		a.issuers.counts.Loaded(identity, hash(a.issuers.file))
 	case c.OIDC.CAFile != "":
-		_, err = a.config.files.load(part{flag: "--oidc-ca-file", path: c.OIDC.CAFile, apply: a.useIssuers})
+		_, err = a.config.files.Load(reload.Part{Flag: "--oidc-ca-file", Path: c.OIDC.CAFile, Apply: a.useIssuers})
 	default:
 		err = a.useIssuers(filewatch.ReadFile)
 	}

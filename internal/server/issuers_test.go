@@ -160,7 +160,7 @@ func TestIssuersAreReloaded(t *testing.T) {
 		return strings.Contains(
 			shown,
 			`apiserver_authentication_config_controller_automatic_reloads_total{apiserver_id_hash="`+hash(
-				[]byte(s.listener.hostPort()),
+				[]byte(s.listener.HostPort()),
 			)+`",status="failure"}`,
 		)
 	}

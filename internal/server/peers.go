@@ -61,7 +61,7 @@ func (s *starting) peerHost() (host string, port int) {
 		port, _ = strconv.Atoi(c.AdvertisePort) // it was validated
 		return c.AdvertiseIP, port
 	}
-	return s.listener.advertised.String(), s.listener.port()
+	return s.listener.Advertised.String(), s.listener.Port()
 }
 
 // newPeerRecord returns the record by which peers find the address of this server, nil if there can be no peers.
@@ -116,7 +116,7 @@ func (s *starting) newPeers(ctx context.Context) (*peers.Peers, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.files.authorities("--peer-ca-file", c.Network.Peers.CAFile, p.SetRoots); err != nil {
+	if err := c.files.Authorities("--peer-ca-file", c.Network.Peers.CAFile, p.SetRoots); err != nil {
 		return nil, config.Errorf("cannot use {Network.Peers.CAFile}: %w", err)
 	}
 	s.metrics.Register(p.Metrics())

@@ -12,7 +12,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -22,19 +21,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/access/admission"
 	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/certs"
-	"github.com/keelson-dev/keelson/internal/server/filewatch"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
-
-// check has the server look at all files now, and returns when their changes are in effect.
-func (r *reloads) check() {
-	r.mu.Lock()
-	parts := slices.Clone(r.parts)
-	r.mu.Unlock()
-	for _, p := range parts {
-		p.watch.Check()
-	}
-}
 
 // folder is a directory whose files a test replaces.
 type folder struct {
@@ -114,7 +102,7 @@ func TestBadFilesAreCountedAndLoggedOnce(t *testing.T) {
 		{testTokens + "n,new,1\n", `in_effect{} 1 reloads_total{,status="failure"} 2 reloads_total{,status="success"} 1`},
 	} {
 		files.write("tokens.csv", step.content)
-		s.config.files.check()
+		s.config.files.Check()
 		if got := fileMetrics(t, s, flag); got != step.metrics {
 			t.Errorf("step %d: %s, not %s", i, got, step.metrics)
 		}
@@ -185,7 +173,7 @@ func TestKubeletAuthorityIsReloaded(t *testing.T) {
 		{string(good.CA), "once", http.StatusOK},
 	} {
 		files.write("ca.crt", step.ca)
-		c.config.files.check()
+		c.config.files.Check()
 		if a := apitest.Send(t, c.http, "GET", c.path("pods/running/log"), ""); a.Status != step.status ||
 			!strings.Contains(a.Body, step.want) {
 			t.Errorf("step %d: %d %s", i, a.Status, a.Body)
@@ -223,17 +211,17 @@ func TestTokenWebhookIsReloaded(t *testing.T) {
 	}
 	files.write("ca.crt", string(servingSet(t).CA))
 	files.hookFile("hook", two.URL, ", certificate-authority: ca.crt")
-	s.config.files.check()
+	s.config.files.Check()
 	if got := user(); got != "" {
 		t.Errorf("a webhook of another authority is believed: %s", got)
 	}
 	files.write("ca.crt", string(set.CA))
-	s.config.files.check()
+	s.config.files.Check()
 	if got := user(); !strings.Contains(got, `"two"`) {
 		t.Errorf("after its authority was replaced: %s", got)
 	}
 	files.write("hook", "nonsense")
-	s.config.files.check()
+	s.config.files.Check()
 	if got := user(); !strings.Contains(got, `"two"`) {
 		t.Errorf("after a bad kubeconfig: %s", got)
 	}
@@ -276,7 +264,7 @@ authorizers:
 				t.Fatalf("before: %d %s", a.Status, a.Body)
 			}
 			files.hookFile("hook", yes.URL, "")
-			c.config.files.check()
+			c.config.files.Check()
 			if a := c.dave(http.MethodGet, path); a.Status != http.StatusOK {
 				t.Errorf("after: %d %s", a.Status, a.Body)
 			}
@@ -294,7 +282,7 @@ func TestAuditPolicyIsReloaded(t *testing.T) {
 	files := folder{t, filepath.Dir(conf.Audit.PolicyFile)}
 	use := func(policy string) {
 		files.write(filepath.Base(conf.Audit.PolicyFile), policy)
-		s.config.files.check()
+		s.config.files.Check()
 	}
 	client := httpClient(t, s, true)
 	ctx, end := context.WithCancel(t.Context())
@@ -351,7 +339,7 @@ func TestAuditEventsFollowTheWebhook(t *testing.T) {
 	one := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if s := server.Load(); s != nil {
 			files.hookFile("hook", two.URL, "")
-			s.config.files.check()
+			s.config.files.Check()
 		}
 		w.WriteHeader(http.StatusInternalServerError)
 	}))
@@ -447,13 +435,13 @@ plugins:
 		{"privileged", http.StatusCreated}, {"nonsense", http.StatusCreated}, {"baseline", http.StatusForbidden},
 	} {
 		write(step.level)
-		s.config.files.check()
+		s.config.files.Check()
 		post(t, s, path, apitest.HostPod, step.want)
 	}
 	chain := s.api.writes.Admission.Current()
 	files.write("limits", `{apiVersion: eventratelimit.admission.k8s.io/v1alpha1, kind: Configuration,
 		limits: [{type: Server, qps: 1, burst: 5}]}`)
-	s.config.files.check()
+	s.config.files.Check()
 	if s.api.writes.Admission.Current() == chain {
 		t.Error("the file that the configuration names is not followed")
 	}
@@ -472,12 +460,12 @@ func TestIssuerAuthorityIsReloaded(t *testing.T) {
 		t.Errorf("with the wrong authority: %s", got)
 	}
 	files.write("ca.crt", p.ca())
-	s.config.files.check()
+	s.config.files.Check()
 	if got := whoIs(t, s, token); !strings.Contains(got, "#jane") {
 		t.Errorf("with the right one: %q", got)
 	}
 	files.write("ca.crt", "no certificate")
-	s.config.files.check()
+	s.config.files.Check()
 	if got := whoIs(t, s, token); !strings.Contains(got, "#jane") {
 		t.Errorf("after a bad file: %q", got)
 	}
@@ -503,7 +491,7 @@ func TestTracingIsReloaded(t *testing.T) {
 		t.Fatal(err)
 	}
 	folder{t, filepath.Dir(file)}.write(filepath.Base(file), string(content))
-	s.config.files.check()
+	s.config.files.Check()
 	get("second")
 	stop(t, s) // sends what is left
 	names := func(c *spanCollector) string {
@@ -544,37 +532,12 @@ func TestNamedCertificatesFollowTheirNames(t *testing.T) {
 		t.Errorf("before: %s, not %s", got, before)
 	}
 	_, _, after := writePair(t, dir, "own", "b.example.com")
-	s.config.files.check()
+	s.config.files.Check()
 	if got := serial("b.example.com"); got != after {
 		t.Errorf("the new name: %s, not %s", got, after)
 	}
 	if got := serial("a.example.com"); got == after || got == before {
 		t.Errorf("the name that is gone has certificate %s", got)
-	}
-}
-
-// TestPartsThatAreLoadedLateAreFollowed loads a part after start.
-func TestPartsThatAreLoadedLateAreFollowed(t *testing.T) {
-	conf := testConfig(t)
-	conf.fileReload = time.Hour
-	s, files, applied := start(t, conf), newFolder(t), make(chan string, 10)
-	path := files.write("f", "one")
-	for range 2 { // two files of one flag
-		_, err := s.config.files.load(part{flag: "--some-file", path: path, apply: func(read filewatch.Read) error {
-			content, err := read(path)
-			applied <- string(content)
-			return err
-		}})
-		if err != nil || wait.Receive(t, "the first content", applied) != "one" {
-			t.Fatal(err)
-		}
-	}
-	files.write("f", "two")
-	s.Reload()
-	for range 2 {
-		if got := wait.Receive(t, "the second content", applied); got != "two" {
-			t.Error(got)
-		}
 	}
 }
 

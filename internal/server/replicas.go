@@ -6,11 +6,11 @@ import (
 	"encoding/hex"
 	"encoding/pem"
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/gateway/peers"
+	"github.com/keelson-dev/keelson/internal/server/datadir"
 )
 
 // accepts returns what this server accepts credentials by. It makes the server's own key of tokens, if that signs.
@@ -99,7 +99,7 @@ func (a *authentication) separateReplicas(ctx context.Context, record *peers.Rec
 		if authorities, keys := own.Separate(other.Accepts); authorities || keys {
 			found := &separateReplica{Other: other, authorities: authorities, keys: keys}
 			if a.config.Storage.DataDir != "" {
-				found.pki = filepath.Join(a.config.Storage.DataDir, pkiName)
+				found.pki = datadir.Certificates(a.config.Storage.DataDir)
 			}
 			return found, nil
 		}

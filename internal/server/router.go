@@ -23,6 +23,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/apierr"
 	"github.com/keelson-dev/keelson/internal/object/apiresponse"
 	"github.com/keelson-dev/keelson/internal/server/health"
+	"github.com/keelson-dev/keelson/internal/server/snapshots"
+	"github.com/keelson-dev/keelson/internal/server/zpages"
 )
 
 // router finds the handler of a path. It is not a http.ServeMux, because that cleans paths, and names of objects
@@ -37,7 +39,8 @@ type router struct {
 	aggregator    *aggregator.Aggregator
 	peers         *peers.Peers // nil: requests are not forwarded to other servers on the same store
 	snapshots     http.Handler
-	pages         *zpages
+	version       apiversion.Info
+	pages         *zpages.Handler
 	fairness      *flowcontrol.Controller   // nil: API priority and fairness is switched off
 	issuer        *serviceaccount.Discovery // nil: the issuer of tokens cannot be discovered
 	debug         debugRoutes
@@ -65,7 +68,7 @@ func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		t.health.ServeHTTP(w, r)
 	case path == "/version" || strings.HasPrefix(path, "/version/"):
-		serveVersion(w, r, t.pages.version)
+		serveVersion(w, r, t.version)
 	case path == "/metrics":
 		t.metrics.ServeHTTP(w, r)
 	case path == "/metrics/slis":
@@ -77,11 +80,11 @@ func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		t.openapi.ServeHTTP(w, r)
 	case t.issuer != nil && t.issuer.Serves(path):
 		t.issuer.ServeHTTP(w, r)
-	case t.pages.serves(path):
+	case t.pages.Serves(path):
 		t.pages.ServeHTTP(w, r)
 	case t.fairness != nil && t.fairness.Serves(path):
 		t.fairness.ServeHTTP(w, r)
-	case path == SnapshotPath:
+	case path == snapshots.Path:
 		t.snapshots.ServeHTTP(w, r)
 	case t.debug.setVerbosity != nil && path == "/debug/flags/v":
 		t.serveVerbosity(w, r)
@@ -194,7 +197,7 @@ func (t *router) serveResource(w http.ResponseWriter, r *http.Request, info *req
 func (t *router) serveIndex(w http.ResponseWriter) {
 	paths := append(t.discovery.Paths(), t.health.Paths()...)
 	paths = append(paths, "/metrics", "/metrics/slis", "/openapi/v2", "/openapi/v3", "/openapi/v3/", "/version")
-	paths = append(paths, t.pages.paths...)
+	paths = append(paths, t.pages.Paths()...)
 	if t.fairness != nil {
 		paths = append(paths, t.fairness.Paths()...)
 	}

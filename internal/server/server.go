@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"runtime"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -31,10 +30,16 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/background"
 	"github.com/keelson-dev/keelson/internal/server/certs"
 	"github.com/keelson-dev/keelson/internal/server/chain"
+	"github.com/keelson-dev/keelson/internal/server/datadir"
 	"github.com/keelson-dev/keelson/internal/server/egress"
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
+	"github.com/keelson-dev/keelson/internal/server/listener"
+	"github.com/keelson-dev/keelson/internal/server/logwatch"
+	"github.com/keelson-dev/keelson/internal/server/reload"
 	"github.com/keelson-dev/keelson/internal/server/runtimeconfig"
+	"github.com/keelson-dev/keelson/internal/server/snapshots"
 	"github.com/keelson-dev/keelson/internal/server/version"
+	"github.com/keelson-dev/keelson/internal/server/zpages"
 )
 
 // auditTime limits the time that a request waits for the audit log in the blocking modes, and the time in which
@@ -51,8 +56,8 @@ type Server struct {
 	ending         *ending
 	work           *background.Group // what goes on beside requests
 	records        records
-	dataDir        *dataDir // nil where nothing is kept in files
-	listener       *listener
+	directories    directories
+	listener       *listener.Listener
 	stores         *stores
 	identity       *identity
 	authentication *authentication
@@ -69,6 +74,14 @@ type records struct {
 	audit   *auditing        // nil where nothing is audited
 	tracer  *tracing.Tracer  // nil if no requests are traced
 }
+
+// directories are what the server has locked against other processes, each nil if there is none.
+type directories struct {
+	data      *datadir.Lock
+	snapshots *snapshots.Schedule
+}
+
+func (d *directories) close() error { return errors.Join(d.snapshots.Close(), d.data.Close()) }
 
 // ending is the state of the end of a server.
 type ending struct {
@@ -101,12 +114,10 @@ type starting struct {
 	versions *runtimeconfig.Config
 	services serviceRanges
 	metrics  *metrics.Metrics
-	logWatch *logWatch
+	logWatch *logwatch.Watch
 	outgoing
 	kinds    []*registry.Kind
 	registry *registry.Registry
-	// snapshots are those that the server makes by itself, nil if it makes none.
-	snapshots *scheduledSnapshots
 	// peerRecord is where peers learn of this server, nil if there can be none.
 	peerRecord *peers.Record
 }
@@ -137,13 +148,13 @@ func Start(ctx context.Context, configuration config.Config, o Options) (*Server
 	if err := c.checkFiles(); err != nil {
 		return nil, err
 	}
-	watch := newLogWatch(time.Now)
-	c.Diagnostics.Log = slog.New(watch.handler(cmp.Or(c.Diagnostics.Log, slog.Default()).Handler()))
+	watch := logwatch.New(time.Now)
+	c.Diagnostics.Log = slog.New(watch.Handler(cmp.Or(c.Diagnostics.Log, slog.Default()).Handler()))
 	s := &starting{
 		Server:  &Server{log: c.Diagnostics.Log, config: &c, ending: &ending{failed: make(chan error, 1)}, work: background.New(c.Diagnostics.Log)},
 		metrics: metrics.New(buildLabels(), options), logWatch: watch,
 	}
-	c.files = newReloads(c.reloadEvery(), c.Diagnostics.Log, newReloadMetrics(s.metrics))
+	c.files = reload.New(c.reloadEvery(), c.Diagnostics.Log, s.metrics)
 	if c.Testing.Record {
 		s.records.traffic = traffic.New()
 	}
@@ -172,8 +183,7 @@ func (s *starting) steps(ctx context.Context) []step {
 		{"open what requests are audited with", s.openAudit},
 		{"read the tracing configuration", func() error { return s.openTracing(ctx) }},
 		{"listen", func() error { return s.listen(ctx) }},
-		{"lock the data directory", s.lockData},
-		{"create the directory of snapshots", s.openSnapshots},
+		{"lock the directories", s.lockDirectories},
 		{"open the store, and make certificates and kinds", func() error {
 			return inParallel(
 				func() error { return s.stores.open(ctx) },
@@ -201,9 +211,9 @@ func (s *Server) stopSteps(ctx context.Context) []step {
 	return []step{
 		{"fail /readyz", func() error { s.ending.stopping.Store(true); return nil }},
 		{"leave the endpoints of the API", func() error { return s.controlPlane.leave(ctx) }},
-		{"let load balancers notice", func() error { return sleep(ctx, s.config.Serving.Shutdown.Delay) }},
+		{"let load balancers notice", func() error { return background.Sleep(ctx, s.config.Serving.Shutdown.Delay) }},
 		{"send new requests elsewhere", func() error { return s.http.refuse(ctx) }},
-		{"close the listener", s.listener.close},
+		{"close the listener", s.listener.Close},
 		{"end watches", func() error { s.http.endLongRunning(); return nil }},
 		{"finish requests in flight", func() error { return s.http.drain(ctx) }},
 		{"hand on audit events", s.records.audit.close},
@@ -234,12 +244,12 @@ func (s *Server) release() error {
 	s.endWork()
 	s.api.close()
 	return errors.Join(
-		s.listener.close(),
+		s.listener.Close(),
 		s.records.audit.close(),
 		s.stopTracing(),
 		s.authentication.close(),
 		s.stores.close(),
-		s.dataDir.close(),
+		s.directories.close(),
 	)
 }
 
@@ -250,11 +260,19 @@ func (s *Server) endWork() {
 	s.work.Stop(ctx)
 }
 
+// Alive returns an error if the server cannot go on as it is and has to be started again. An etcd cluster that does not answer is
+// no such error.
+func (s *Server) Alive(ctx context.Context) error { return s.http.routes.health.Alive(ctx, "etcd") }
+
+// Reload makes the server check at once whether configured files have changed, which it otherwise does every few
+// seconds.
+func (s *Server) Reload() { s.config.files.Wake.Fire() }
+
 // Failed receives an error when the server cannot go on and has to be stopped.
 func (s *Server) Failed() <-chan error { return s.ending.failed }
 
 // URL is where the server is reached, such as https://127.0.0.1:6443.
-func (s *Server) URL() string { return s.listener.url() }
+func (s *Server) URL() string { return s.listener.URL() }
 
 // RemoteURL is where clients on other machines reach the server. It is empty if that is URL, and if there are none.
 func (s *Server) RemoteURL() string { return s.identity.remoteURL }
@@ -279,15 +297,12 @@ func (s *Server) KubeconfigPath() string { return s.identity.path }
 // UserToken returns a bearer token of a user, which is valid until the server stops. The user is also in the group
 // system:authenticated.
 func (s *Server) UserToken(name string, groups []string) string {
-	return s.authentication.local.token(name, groups)
+	return s.authentication.local.Token(name, groups)
 }
 
 // Dial returns a new connection to a server with Serving.InProcess. It fails if the server has a socket, and after Stop.
 func (s *Server) Dial(ctx context.Context) (net.Conn, error) {
-	if s.listener.pipes == nil {
-		return nil, errors.New("the server has a socket")
-	}
-	return s.listener.pipes.dial(ctx)
+	return s.listener.Dial(ctx)
 }
 
 // Traffic returns the requests and faults of a server with Testing.Record, nil for other servers.
@@ -362,9 +377,9 @@ func (s *starting) readEgress() (err error) {
 	s.metrics.Register(calls)
 	if file := s.config.Network.EgressConfigFile; file != "" {
 		s.egress = egress.New(counts)
-		_, err = s.config.files.load(part{
-			flag: "--egress-selector-config-file", path: file,
-			apply: func(read filewatch.Read) error { return s.egress.Load(file, read) },
+		_, err = s.config.files.Load(reload.Part{
+			Flag: "--egress-selector-config-file", Path: file,
+			Apply: func(read filewatch.Read) error { return s.egress.Load(file, read) },
 		})
 	}
 	s.calls = webhook.Options{Dial: s.egress.Dialer(egress.ControlPlane), Metrics: calls}
@@ -386,51 +401,29 @@ func (s *starting) openAudit() (err error) {
 	return err
 }
 
-func (s *starting) lockData() (err error) {
-	if s.dataDir, err = openDataDir(s.config.Storage.DataDir, s.log); err != nil || s.dataDir == nil {
-		return err
-	}
-	if check := s.stores.backend.check; check != nil {
-		if err := check(); err != nil {
+// lockDirectories locks the data directory, puts the keys of a snapshot into it, and opens the directory of scheduled snapshots.
+func (s *starting) lockDirectories() (err error) {
+	if dir := s.config.Storage.DataDir; dir != "" {
+		if s.directories.data, err = datadir.Open(dir, s.log); err != nil {
+			return err
+		}
+		if check := s.stores.backend.check; check != nil {
+			if err := check(); err != nil {
+				return err
+			}
+		}
+		removeSnapshots(dir, s.log)
+		if err := s.config.origin.copyKeys(dir); err != nil {
 			return err
 		}
 	}
-	removeSnapshots(s.config.Storage.DataDir, s.log)
-	return s.config.origin.copyKeys(s.config.Storage.DataDir)
+	s.directories.snapshots, err = snapshots.Open(&s.config.Storage, s.metrics, s.log)
+	return err
 }
 
 func (s *starting) listen(ctx context.Context) (err error) {
-	if s.listener, err = listen(ctx, &s.config.Serving); err != nil {
-		return err
-	}
-	if s.listener.advertised, err = advertised(&s.config.Network.ControlPlane, s.config.Serving.Address); err != nil {
-		return err
-	}
-	if bound := net.ParseIP(s.config.Serving.Address); !reaches(bound, s.listener.advertised) {
-		s.log.Warn("the server does not listen on the address that it advertises to the cluster; unless something forwards "+
-			"connections, pods and nodes cannot reach it. See --advertise-address and --bind-address",
-			"advertised", s.listener.advertised, "bound", bound)
-	}
-	return nil
-}
-
-// advertisedHostPort returns the address for clients on other machines, which discovery documents name.
-func (s *starting) advertisedHostPort() string {
-	if host := s.config.Serving.ExternalHostname; host != "" {
-		return net.JoinHostPort(host, strconv.Itoa(s.listener.port()))
-	}
-	return net.JoinHostPort(s.listener.advertised.String(), strconv.Itoa(s.listener.port()))
-}
-
-// remoteURL returns the URL for clients on other machines. It is empty if it is the one for clients on this machine, and if
-// there are no others, because the server listens on a loopback address and no host name is configured.
-func (s *starting) remoteURL() string {
-	bound := net.ParseIP(s.config.Serving.Address)
-	remote := "https://" + s.advertisedHostPort()
-	if s.config.Serving.InProcess || s.config.Serving.ExternalHostname == "" && bound.IsLoopback() || remote == s.listener.url() {
-		return ""
-	}
-	return remote
+	s.listener, err = listener.Listen(ctx, &s.config.Serving, &s.config.Network.ControlPlane, s.log)
+	return err
 }
 
 func (s *starting) bindResources() (err error) {
@@ -440,8 +433,8 @@ func (s *starting) bindResources() (err error) {
 
 func (s *starting) makeIdentity() (err error) {
 	s.identity, err = newIdentity(identityOptions{
-		config: s.config, service: s.services.kubernetes(), advertised: s.listener.advertised,
-		url: s.listener.url(), remoteURL: s.remoteURL(), log: s.log,
+		config: s.config, service: s.services.kubernetes(), advertised: s.listener.Advertised,
+		url: s.listener.URL(), remoteURL: s.listener.RemoteURL(), log: s.log,
 	})
 	if err == nil {
 		s.metrics.Register(servingExpiry(s.identity.serving))
@@ -453,7 +446,7 @@ func (s *starting) buildAuthentication(ctx context.Context) (err error) {
 	s.authentication, err = newAuthentication(ctx, authenticationOptions{
 		config: s.config, ownCA: s.identity.clientAuthority(), ownFrontProxyCA: s.identity.current.Load().FrontProxyCA,
 		adminToken: s.identity.adminToken,
-		hostPort:   s.listener.hostPort(), advertised: s.advertisedHostPort(),
+		hostPort:   s.listener.HostPort(), advertised: s.listener.AdvertisedHostPort(),
 		exclusive: s.stores.exclusive(), registry: s.registry, outgoing: s.outgoing, metrics: s.metrics,
 		work: s.work, log: s.log,
 	})
@@ -462,7 +455,7 @@ func (s *starting) buildAuthentication(ctx context.Context) (err error) {
 
 func (s *starting) buildAuthorization() (err error) {
 	s.authorization, err = newAuthorization(authorizationOptions{
-		config: &s.config.Authorization, files: s.config.files, gates: s.gates, hostPort: s.listener.hostPort(),
+		config: &s.config.Authorization, files: s.config.files, gates: s.gates, hostPort: s.listener.HostPort(),
 		registry: s.registry, calls: s.calls, metrics: s.metrics, work: s.work, log: s.log,
 	})
 	return err
@@ -471,7 +464,7 @@ func (s *starting) buildAuthorization() (err error) {
 func (s *starting) buildAPI(ctx context.Context) (err error) {
 	s.api, err = newAPI(ctx, apiOptions{
 		config: s.config, gates: s.gates, services: s.services,
-		addresses: addresses{local: s.listener.hostPort(), advertised: s.advertisedHostPort()},
+		addresses: addresses{local: s.listener.HostPort(), advertised: s.listener.AdvertisedHostPort()},
 		kinds:     s.kinds, registry: s.registry, store: s.stores.main,
 		authentication: s.authentication, authorization: s.authorization, frontProxy: s.identity.frontProxy,
 		outgoing: s.outgoing, metrics: s.metrics, work: s.work, log: s.log,
@@ -505,7 +498,7 @@ func (s *starting) bootstrap(ctx context.Context) error {
 		func() (err error) {
 			s.controlPlane, err = newControlPlane(ctx, controlPlaneOptions{
 				config: &s.config.Network.ControlPlane, restored: s.config.origin != nil, now: s.config.Testing.Clock.Now,
-				services: s.services, address: s.listener.advertised, port: s.listener.port(),
+				services: s.services, address: s.listener.Advertised, port: s.listener.Port(),
 				record: s.peerRecord, peerAddress: s.peerAddress(), defaultsExist: created,
 				store: s.stores.main, registry: s.registry, client: s.api.client, trust: s.authentication.trust, log: s.log,
 			})
@@ -556,10 +549,16 @@ func (s *starting) startWork(ctx context.Context) error {
 	}
 	s.work.Go(servicesRunner, background.Forever(s.api.claims.Run))
 	s.authentication.start(s.api.client)
-	s.config.files.start(s.work)
-	s.startSnapshots()
+	s.config.files.Start(s.work)
+	if made := s.directories.snapshots; made != nil {
+		made.Store, _ = s.stores.main.(snapshots.Exporter)
+		if keys := s.authentication.keys.own; keys != nil {
+			made.MakeKeys = keys.EnsureOwnKeyFile
+		}
+		s.work.Go("scheduled snapshots", background.Forever(made.Run))
+	}
 	if s.stores.encryption != nil {
-		s.work.Go("keys of the past", background.Forever(func(ctx context.Context) { s.stores.keys.run(ctx, s.api.resources, s.log) }))
+		s.work.Go("keys of the past", background.Forever(func(ctx context.Context) { s.stores.keys.Run(ctx, s.api.resources, s.log) }))
 	}
 	s.work.Go("own certificates", background.Forever(s.identity.run))
 	return nil
@@ -602,11 +601,12 @@ func (s *starting) buildHTTP() error {
 			discovery: s.api.discovery, openapi: documents,
 			resources: s.api.resources, custom: s.api.custom.Server, aggregator: s.api.aggregator,
 			peers:     s.api.peers,
-			snapshots: newSnapshots(s.stores.main, s.log),
-			pages: &zpages{
-				version: version.Of(s.gates.Release()), started: time.Now(), now: time.Now, flags: s.config.Diagnostics.Flags,
-				paths: zpagePaths(s.gates),
-			},
+			snapshots: snapshots.NewHandler(s.stores.main, s.log),
+			version: version.Of(s.gates.Release()),
+			pages: zpages.New(zpages.Options{
+				Version: version.Of(s.gates.Release()), Started: time.Now(), Now: time.Now, Flags: s.config.Diagnostics.Flags,
+				Statusz: s.gates.Enabled(features.ComponentStatusz), Flagz: s.gates.Enabled(features.ComponentFlagz),
+			}),
 			issuer:   s.authentication.issuerDiscovery(),
 			fairness: s.fairness.pages(),
 			debug:    debugRoutes{profiling: !s.config.Diagnostics.NoProfiling, setVerbosity: s.config.Diagnostics.SetVerbosity, logs: logs},

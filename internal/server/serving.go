@@ -17,7 +17,9 @@ import (
 
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/server/certs"
+	"github.com/keelson-dev/keelson/internal/server/datadir"
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
+	"github.com/keelson-dev/keelson/internal/server/reload"
 )
 
 var tlsVersions = map[string]uint16{
@@ -93,7 +95,7 @@ type sniNames struct {
 
 // newServingCerts reads the certificates of SNICertKeys. The first one with a name is used for it.
 func newServingCerts(
-	c *config.Serving, files *reloads, standard func() (*tls.Certificate, error),
+	c *config.Serving, files *reload.Files, standard func() (*tls.Certificate, error),
 ) (*servingCerts, error) {
 	const flag = "--tls-sni-cert-key"
 	s := &servingCerts{standard: standard}
@@ -104,14 +106,14 @@ func newServingCerts(
 			return nil, err
 		}
 		p := &sniPair{names: names}
-		p.certificate, err = files.pair(pair{flag, certFile, keyFile, func(c *tls.Certificate) {
+		p.certificate, err = files.Pair(reload.Pair{Flag: flag, CertFile: certFile, KeyFile: keyFile, Use: func(c *tls.Certificate) {
 			mu.Lock()
 			defer mu.Unlock()
 			p.leaf = c.Leaf
 			s.collectNames()
 		}})
 		if err != nil {
-			return nil, ofField(flag, err)
+			return nil, reload.OfField(flag, err)
 		}
 		mu.Lock()
 		s.pairs = append(s.pairs, p)
@@ -167,7 +169,7 @@ func (s *servingCerts) choose(hello *tls.ClientHelloInfo) (*tls.Certificate, err
 
 // servingTLS returns the configuration of the HTTPS server without its client authorities.
 func servingTLS(
-	c *config.Serving, files *reloads, standard func() (*tls.Certificate, error),
+	c *config.Serving, files *reload.Files, standard func() (*tls.Certificate, error),
 ) (*tls.Config, error) {
 	suites, err := cipherSuites(c.TLS.CipherSuites)
 	if err != nil {
@@ -254,7 +256,7 @@ func writeServing(c *config.TLS, set *certs.Set) error {
 		mode    os.FileMode
 	}{
 		{servingCertName, slices.Concat(set.Serving.Cert, set.CA), 0o644},
-		{servingKeyName, set.Serving.Key, privateFile},
+		{servingKeyName, set.Serving.Key, datadir.PrivateFile},
 	} {
 		if err := certs.WriteFile(filepath.Join(c.CertDir, file.name), file.content, file.mode); err != nil {
 			return config.Errorf("{Serving.TLS.CertDir}: %w", err)

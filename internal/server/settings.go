@@ -17,6 +17,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/gateway/filter/hsts"
 	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/machinery/release"
+	"github.com/keelson-dev/keelson/internal/server/reload"
+	"github.com/keelson-dev/keelson/internal/server/retention"
+	"github.com/keelson-dev/keelson/internal/server/snapshots"
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
@@ -65,7 +68,7 @@ type settings struct {
 	config.Config
 	Options
 	// files are the parts of the configuration that are read from files. Start sets it.
-	files *reloads
+	files *reload.Files
 }
 
 // maxStreams returns the limit of concurrent requests of one HTTP/2 connection: at most half of all requests that are
@@ -119,12 +122,12 @@ func (c *settings) validateGiven() error {
 }
 
 func (c *settings) validateStorage() error {
-	_, err := parseRecipients(c.Storage.Snapshots.Recipients)
+	_, err := snapshots.ParseRecipients(c.Storage.Snapshots.Recipients)
 	if c.flagGiven("snapshot-recipient") && len(c.Storage.Snapshots.Recipients) == 0 {
 		err = config.Errorf("{Storage.Snapshots.Recipients} is empty: snapshots would not be encrypted; name a public key of age, " +
 			"or leave the flag out")
 	}
-	_, e := retention(&c.Storage)
+	_, e := retention.Parse(&c.Storage)
 	err = errors.Join(err, e)
 	if c.Storage.Backend == config.StorageEtcd {
 		_, e := parseOverrides(c.Storage.Etcd.Overrides)

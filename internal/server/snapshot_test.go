@@ -12,6 +12,7 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
+	"github.com/keelson-dev/keelson/internal/server/snapshots"
 	"github.com/keelson-dev/keelson/internal/storage/backup"
 	"github.com/keelson-dev/keelson/internal/storage/snapshot"
 )
@@ -28,7 +29,7 @@ func TestSnapshotOfARunningServer(t *testing.T) {
 	if a := apitest.Send(t, admin, "POST", s.URL()+configMaps, configMap("kept", "1")); a.Status != http.StatusCreated {
 		t.Fatal(a)
 	}
-	a := apitest.Send(t, admin, "POST", s.URL()+SnapshotPath, "")
+	a := apitest.Send(t, admin, "POST", s.URL()+snapshots.Path, "")
 	if a.Status != http.StatusOK {
 		t.Fatal(a)
 	}
@@ -42,18 +43,18 @@ func TestSnapshotOfARunningServer(t *testing.T) {
 
 	c := httpClient(t, s, false)
 	post := func(token string, headers ...string) int {
-		return apitest.Send(t, c, "POST", s.URL()+SnapshotPath, "", append(headers, "Authorization", "Bearer "+token)...).Status
+		return apitest.Send(t, c, "POST", s.URL()+snapshots.Path, "", append(headers, "Authorization", "Bearer "+token)...).Status
 	}
 	for _, step := range []struct {
 		method, path string
 		headers      []string
 		status       int
 	}{
-		{"POST", SnapshotPath, nil, 403},
-		{"POST", SnapshotPath, []string{"Authorization", "Bearer davetoken"}, 403},
-		{"POST", SnapshotPath, []string{"Authorization", "Bearer admintoken", "Impersonate-User", "jane"}, 403},
-		{"GET", SnapshotPath, []string{"Authorization", "Bearer admintoken"}, 405},
-		{"POST", SnapshotPath + "/", []string{"Authorization", "Bearer admintoken"}, 404},
+		{"POST", snapshots.Path, nil, 403},
+		{"POST", snapshots.Path, []string{"Authorization", "Bearer davetoken"}, 403},
+		{"POST", snapshots.Path, []string{"Authorization", "Bearer admintoken", "Impersonate-User", "jane"}, 403},
+		{"GET", snapshots.Path, []string{"Authorization", "Bearer admintoken"}, 405},
+		{"POST", snapshots.Path + "/", []string{"Authorization", "Bearer admintoken"}, 404},
 	} {
 		if a := apitest.Send(t, c, step.method, s.URL()+step.path, "", step.headers...); a.Status != step.status {
 			t.Errorf("%s %s %v: %d %s, want %d", step.method, step.path, step.headers, a.Status, a.Body, step.status)
@@ -83,7 +84,7 @@ func TestSnapshotOfARunningServer(t *testing.T) {
 	if status := post("davetoken"); status != http.StatusForbidden {
 		t.Errorf("a user who may get all paths and profile: %d", status)
 	}
-	grant("backup", SnapshotPath, "post")
+	grant("backup", snapshots.Path, "post")
 	wait.Until(t, "a role allows snapshots", func() bool { return post("davetoken") == http.StatusOK })
 }
 
@@ -101,7 +102,7 @@ func TestDefaultRolesAllowNoSnapshots(t *testing.T) {
 			return slices.ContainsFunc(r.Verbs, func(v string) bool { return v == "*" || v == "post" }) &&
 				slices.ContainsFunc(r.NonResourceURLs, func(u string) bool {
 					prefix, wild := strings.CutSuffix(u, "*")
-					return u == SnapshotPath || wild && strings.HasPrefix(SnapshotPath, prefix)
+					return u == snapshots.Path || wild && strings.HasPrefix(snapshots.Path, prefix)
 				})
 		}) {
 			allow = append(allow, role.Name)

@@ -9,21 +9,24 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/controller/bootstrap"
 	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/server/datadir"
 	"github.com/keelson-dev/keelson/internal/server/egress"
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
 	"github.com/keelson-dev/keelson/internal/server/health"
+	"github.com/keelson-dev/keelson/internal/server/keptkeys"
 	"github.com/keelson-dev/keelson/internal/server/pace"
+	"github.com/keelson-dev/keelson/internal/server/reload"
+	"github.com/keelson-dev/keelson/internal/server/retention"
+	"github.com/keelson-dev/keelson/internal/server/storemetrics"
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
@@ -44,7 +47,7 @@ type stores struct {
 	etcdTLS func() *tls.Config // of connections to etcd; nil if no files are configured
 	// encryption is nil if values are stored without encryption.
 	encryption *encrypt.Encryption
-	keys       *keyCheck
+	keys       *keptkeys.Check
 	// main is the store of all resources without a store of their own. overridden are the other stores.
 	main       storage.Store
 	overridden []storage.Store
@@ -85,7 +88,7 @@ type backend struct {
 
 // newStores reads the encryption configuration. open opens the stores.
 func newStores(o storesOptions) (*stores, error) {
-	s := &stores{storesOptions: o, measured: cache.NewStores(o.metrics), keys: newKeyCheck()}
+	s := &stores{storesOptions: o, measured: cache.NewStores(o.metrics), keys: keptkeys.New()}
 	s.backend = s.choose()
 	host, err := os.Hostname()
 	if err != nil {
@@ -109,17 +112,17 @@ func (s *stores) openEncryption(o encrypt.Options) (err error) {
 		s.encryption, err = encrypt.Open(o)
 		return err
 	}
-	_, err = s.config.files.load(part{
-		flag: "--encryption-provider-config", path: o.File,
-		apply: func(read filewatch.Read) (err error) {
+	_, err = s.config.files.Load(reload.Part{
+		Flag: "--encryption-provider-config", Path: o.File,
+		Apply: func(read filewatch.Read) (err error) {
 			if s.encryption != nil {
-				return s.encryption.Reload(s.config.files.context(), read)
+				return s.encryption.Reload(s.config.files.Context(), read)
 			}
 			o.Read = read
 			s.encryption, err = encrypt.Open(o)
 			return err
 		},
-		observe: func(err error) { s.encryption.CountReload(err) },
+		Observe: func(err error) { s.encryption.CountReload(err) },
 	})
 	return err
 }
@@ -137,9 +140,9 @@ func (s *stores) choose() backend {
 	}
 	return backend{
 		cluster: "embedded",
-		check:   func() error { return notRestoring(s.config.Storage.DataDir) },
+		check:   func() error { return datadir.NotRestoring(s.config.Storage.DataDir) },
 		open: func(ctx context.Context) error {
-			return s.openEmbedded(ctx, embedded.Options{Dir: StoreDir(s.config.Storage.DataDir)})
+			return s.openEmbedded(ctx, embedded.Options{Dir: datadir.StoreDir(s.config.Storage.DataDir)})
 		},
 	}
 }
@@ -167,29 +170,29 @@ func (s *stores) open(ctx context.Context) error {
 			for _, p := range s.places {
 				p.cache.RetryUnread()
 			}
-			s.keys.reloaded(dropped)
+			s.keys.Reloaded(dropped)
 		})
 	}
-	s.metrics.Register(cacheMemory(s.cacheUsage)...)
+	s.metrics.Register(storemetrics.CacheMemory(s.cacheUsage)...)
 	s.metrics.GaugeFunc("keelson_catchup_streams", "Number of open streams of old changes, which watches share that begin "+
 		"before the log of the cache.", func() int64 { return int64(catchUp.Open()) })
 	s.metrics.GaugeFunc("keelson_catchup_waiting_watches", "Number of watches that wait for old changes.",
 		func() int64 { return int64(catchUp.Waiting()) })
-	s.metrics.Register(storeGauge("apiserver_storage_size_bytes",
+	s.metrics.Register(storemetrics.Gauge("apiserver_storage_size_bytes",
 		"[STABLE] Size of the storage database file physically allocated in bytes.", s.backend.cluster,
 		func() int64 { return s.main.Stats().SizeBytes }))
 	if files, ok := s.main.(storage.DamageCounter); ok {
-		s.metrics.Register(storeGauge("apiserver_storage_damaged_files",
+		s.metrics.Register(storemetrics.Gauge("apiserver_storage_damaged_files",
 			"[ALPHA] Number of files of the store in which damage was met since it was opened.", s.backend.cluster,
 			files.DamagedFiles))
 	}
 	if history, ok := s.main.(storage.History); ok {
 		s.metrics.GaugeFunc("keelson_history_bytes", "Bytes of old versions that are kept for reads of the past, before compression.",
 			func() int64 { return history.Kept().Bytes })
-		s.metrics.Register(givenUp{history})
+		s.metrics.Register(storemetrics.GivenUp(history))
 	}
 	if disk, ok := s.main.(storage.SpaceReporter); ok {
-		s.metrics.Register(storeSpace(disk.Space)...)
+		s.metrics.Register(storemetrics.Space(disk.Space)...)
 	}
 	return nil
 }
@@ -204,22 +207,6 @@ func (s *stores) warning() string {
 		return "the store refuses writes, because too little disk space is free"
 	}
 	return ""
-}
-
-// givenUp collects whose history was given up before its time.
-type givenUp struct{ history storage.History }
-
-var givenUpBytes = prometheus.NewDesc("keelson_history_given_up_bytes_total", "Bytes of old versions that were given up before their time "+
-	"because too much was kept, by the namespace whose they were, or the resource if it has none.", []string{"namespace"}, nil)
-
-// Describe implements prometheus.Collector.
-func (givenUp) Describe(ch chan<- *prometheus.Desc) { ch <- givenUpBytes }
-
-// Collect implements prometheus.Collector.
-func (g givenUp) Collect(ch chan<- prometheus.Metric) {
-	for share, bytes := range g.history.Kept().GivenUp {
-		ch <- prometheus.MustNewConstMetric(givenUpBytes, prometheus.CounterValue, float64(bytes), share)
-	}
 }
 
 // mostShare is the share of a part of which much is read, in relation to that of Events.
@@ -271,7 +258,7 @@ func (s *stores) openEngine(ctx context.Context, options embedded.Options) (stor
 		options.Image = origin.image
 	}
 	options.Logger, options.HistoryWindow, options.OnFailure = s.log, s.config.Storage.HistoryWindow, s.failed
-	if options.Retention, err = retention(&s.config.Storage); err != nil {
+	if options.Retention, err = retention.Parse(&s.config.Storage); err != nil {
 		return nil, err
 	}
 	options.OnGroup = embedded.NewCommits(s.metrics).Group
@@ -284,7 +271,7 @@ func (s *stores) openEngine(ctx context.Context, options embedded.Options) (stor
 	store, err = embedded.Open(options)
 	switch {
 	case errors.Is(err, embedded.ErrLocked):
-		return nil, fmt.Errorf("the data directory %s is %w", s.config.Storage.DataDir, ErrDataDirUsed)
+		return nil, fmt.Errorf("the data directory %s is %w", s.config.Storage.DataDir, datadir.ErrUsed)
 	case err != nil:
 		return nil, fmt.Errorf("cannot open the store: %w", err)
 	}
@@ -292,20 +279,6 @@ func (s *stores) openEngine(ctx context.Context, options embedded.Options) (stor
 }
 
 func (s *stores) failed(err error) { s.fail(fmt.Errorf("the store failed: %w", err)) }
-
-// notRestoring returns an error if a restore into the data directory was interrupted, because the server would
-// start with an empty store.
-func notRestoring(dataDir string) error {
-	if _, err := os.Stat(StoreDir(dataDir)); err == nil {
-		return nil
-	}
-	if _, err := os.Stat(filepath.Join(dataDir, RestoringName)); err != nil {
-		return nil
-	}
-	return fmt.Errorf("a restore into the data directory %s was interrupted: run it again, or remove %s to begin "+
-		"with nothing",
-		dataDir, RestoringName)
-}
 
 // eventsPrefix is the key prefix of Events. They are many and unimportant, so they have a watch of their own that
 // does not delay others.
@@ -319,7 +292,8 @@ func (s *stores) openClusters(ctx context.Context) error {
 		return err
 	}
 	c := &s.config.Storage.Etcd
-	s.etcdTLS, err = s.config.files.clientTLS("--etcd-cafile", c.CAFile, pair{"--etcd-certfile", c.CertFile, c.KeyFile, nil})
+	certificate := reload.Pair{Flag: "--etcd-certfile", CertFile: c.CertFile, KeyFile: c.KeyFile}
+	s.etcdTLS, err = s.config.files.ClientTLS("--etcd-cafile", c.CAFile, certificate)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/controller/bootstrap"
 	"github.com/keelson-dev/keelson/internal/machinery/tracing/otlp"
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
+	"github.com/keelson-dev/keelson/internal/server/reload"
 )
 
 // openTracing makes the Tracer if there is a configuration. The collector need not be there.
@@ -19,7 +20,7 @@ func (s *starting) openTracing(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.config.files.load(part{flag: "--tracing-config-file", path: file, apply: func(read filewatch.Read) error {
+	_, err = s.config.files.Load(reload.Part{Flag: "--tracing-config-file", Path: file, Apply: func(read filewatch.Read) error {
 		c, err := otlp.ReadConfig(file, read)
 		if err != nil {
 			return err

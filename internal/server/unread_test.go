@@ -93,7 +93,7 @@ func writeMap(t *testing.T, s *Server, value string) {
 // httpClientFor returns a client with a connection of its own.
 func httpClientFor(t *testing.T, s *Server) *http.Client {
 	t.Helper()
-	if s.listener.pipes == nil {
+	if !s.listener.InProcess() {
 		return httpClient(t, s, false)
 	}
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return s.Dial(ctx) }}

@@ -24,7 +24,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/release"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
 	"github.com/keelson-dev/keelson/internal/resource"
-	"github.com/keelson-dev/keelson/internal/server"
+	"github.com/keelson-dev/keelson/internal/server/datadir"
 	"github.com/keelson-dev/keelson/internal/server/servertest"
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
@@ -239,7 +239,7 @@ func text(object map[string]any) string {
 }
 
 func (w *world) revision() int64 {
-	store, err := embedded.Open(embedded.Options{Dir: server.StoreDir(w.dir)})
+	store, err := embedded.Open(embedded.Options{Dir: datadir.StoreDir(w.dir)})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -254,7 +254,7 @@ func (w *world) revision() int64 {
 // stored checks the versions of the values that were written after a revision.
 func (w *world) stored(v turn, after int64) {
 	w.t.Helper()
-	store, err := embedded.Open(embedded.Options{Dir: server.StoreDir(w.dir)})
+	store, err := embedded.Open(embedded.Options{Dir: datadir.StoreDir(w.dir)})
 	if err != nil {
 		w.t.Fatal(err)
 	}

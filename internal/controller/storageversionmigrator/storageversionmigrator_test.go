@@ -20,7 +20,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/controller/storageversionmigrator"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
 	"github.com/keelson-dev/keelson/internal/machinery/wait"
-	"github.com/keelson-dev/keelson/internal/server"
+	"github.com/keelson-dev/keelson/internal/server/datadir"
 	"github.com/keelson-dev/keelson/internal/server/servertest"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 	"github.com/keelson-dev/keelson/internal/storage"
@@ -83,7 +83,7 @@ func condition(t *testing.T, m *migrationv1.StorageVersionMigration, kind migrat
 // stored returns the values below a prefix of keys in the store of a server that has stopped, by their keys.
 func stored(t *testing.T, dir, prefix string) map[string][]byte {
 	t.Helper()
-	s, err := embedded.Open(embedded.Options{Dir: server.StoreDir(dir)})
+	s, err := embedded.Open(embedded.Options{Dir: datadir.StoreDir(dir)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -207,3 +207,18 @@ func (g *Group) Stop(ctx context.Context) {
 		g.log.Warn("background work did not end in time", "names", strings.Join(late, ", "))
 	}
 }
+
+// Sleep waits for d. It returns the error of ctx if that ends first.
+func Sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -19,6 +19,9 @@ import (
 // Keelson is the version of this program.
 const Keelson = "0.1.0"
 
+// Program returns the name of this program in the files that it writes.
+func Program() string { return "keelson " + Keelson }
+
 // Kubernetes is the newest version of Kubernetes whose API the program serves.
 var Kubernetes = fmt.Sprintf("%s.%d", release.Release{}, release.Patch)
 

@@ -1,0 +1,258 @@
+// Package reload applies the parts of the configuration that are read from files, and applies them again when a file changes.
+package reload
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
+	"github.com/keelson-dev/keelson/internal/machinery/webhook"
+	"github.com/keelson-dev/keelson/internal/server/background"
+	"github.com/keelson-dev/keelson/internal/server/filewatch"
+)
+
+// Files are the parts of the configuration that are read from files. Every file that may be replaced while the server runs is read
+// through Load, at the start and later. Nil Files apply files once. The methods may be called concurrently.
+type Files struct {
+	// Wake makes the server look at all files at once when it is fired.
+	Wake filewatch.Signal
+
+	every   time.Duration
+	log     *slog.Logger
+	metrics *fileMetrics
+
+	mu    sync.Mutex // guards what follows
+	parts []*followedPart
+	work  *background.Group // nil before Start
+}
+
+// Part is a part of the configuration that is read from files.
+type Part struct {
+	// Flag names the part in the log and in metrics, with its dashes. Path is its first file.
+	Flag, Path string
+	// Apply is filewatch.Watch.Apply. What it puts into effect must be safe while requests are served: requests that have
+	// begun go on with what they have.
+	Apply func(read filewatch.Read) error
+	// Observe, unless it is nil, is called with the result of applying a change.
+	Observe func(error)
+}
+
+// followedPart is a part that is followed.
+type followedPart struct {
+	Part
+	watch *filewatch.Watch
+	bad   bool // its files cannot be used; guarded by Files.mu
+}
+
+// New returns Files that are looked at in an interval, whose metrics are registered.
+func New(every time.Duration, log *slog.Logger, m *metrics.Metrics) *Files {
+	return &Files{every: every, log: log, metrics: newMetrics(m)}
+}
+
+// Load applies a part for the first time. If that succeeds, its files are followed, but not before Start is called.
+func (r *Files) Load(p Part) (*filewatch.Watch, error) {
+	followed := &followedPart{Part: p, watch: &filewatch.Watch{Apply: p.Apply}}
+	if err := followed.watch.Load(); err != nil || r == nil {
+		return followed.watch, err
+	}
+	followed.watch.Report = func(err error) { r.report(followed, err) }
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.parts = append(r.parts, followed)
+	r.metrics.followed(p.Flag)
+	if r.work != nil {
+		r.follow(followed)
+	}
+	return followed.watch, nil
+}
+
+// report logs and counts the result of applying a change.
+func (r *Files) report(p *followedPart, err error) {
+	if err == nil {
+		r.log.Info("a changed file is in effect", "flag", p.Flag, "file", p.Path)
+	} else {
+		r.log.Error("a changed file cannot be used; its content before stays in effect",
+			"flag", p.Flag, "file", p.Path, "error", config.CommandLine(err))
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p.bad = err != nil
+	inEffect := true
+	for _, other := range r.parts {
+		inEffect = inEffect && (other.Flag != p.Flag || !other.bad)
+	}
+	r.metrics.reloaded(p.Flag, err == nil, inEffect)
+	if p.Observe != nil {
+		p.Observe(err)
+	}
+}
+
+// Start follows the files of all parts, including parts that are loaded later, until work is stopped.
+func (r *Files) Start(work *background.Group) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.work = work
+	for _, p := range r.parts {
+		r.follow(p)
+	}
+}
+
+// Context returns a context that ends when the files are not followed any more. Start must have been called.
+func (r *Files) Context() context.Context {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.work.Context()
+}
+
+// Check looks at all files and returns when their changes are in effect. It is for tests.
+func (r *Files) Check() {
+	r.mu.Lock()
+	parts := slices.Clone(r.parts)
+	r.mu.Unlock()
+	for _, p := range parts {
+		p.watch.Check()
+	}
+}
+
+// follow follows the files of a part. Each part has a goroutine, because applying some parts takes as long as another
+// program needs to answer. mu is held.
+func (r *Files) follow(p *followedPart) {
+	name := "changes of " + p.Flag
+	for i, same := 0, 0; r.parts[i] != p; i++ {
+		if r.parts[i].Flag == p.Flag {
+			same++
+			name = "changes of " + p.Flag + " " + strconv.Itoa(same+1)
+		}
+	}
+	r.work.Go(name, background.Forever(func(ctx context.Context) { p.watch.Run(ctx, r.every, &r.Wake) }))
+}
+
+// Pair is a certificate with its key in files.
+type Pair struct {
+	Flag, CertFile, KeyFile string
+	// Use, unless it is nil, is called with each version of the certificate before connections have it.
+	Use func(*tls.Certificate)
+}
+
+// Pair returns a function that returns the certificate. If the files have changed the function reads them, so that the
+// next connection has the new certificate.
+func (r *Files) Pair(p Pair) (func() (*tls.Certificate, error), error) {
+	var current atomic.Pointer[tls.Certificate]
+	watch, err := r.Load(Part{Flag: p.Flag, Path: p.CertFile, Apply: func(read filewatch.Read) error {
+		cert, err := read(p.CertFile)
+		if err != nil {
+			return err
+		}
+		key, err := read(p.KeyFile)
+		if err != nil {
+			return err
+		}
+		parsed, err := tls.X509KeyPair(cert, key)
+		if err != nil {
+			return fmt.Errorf("%s and %s: %w", p.CertFile, p.KeyFile, err)
+		}
+		if p.Use != nil {
+			p.Use(&parsed)
+		}
+		current.Store(&parsed)
+		return nil
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return func() (*tls.Certificate, error) {
+		watch.Refresh()
+		return current.Load(), nil
+	}, nil
+}
+
+// Authorities applies the certificate authorities in a file. use is called with each version of them.
+func (r *Files) Authorities(flag, path string, use func(*x509.CertPool)) error {
+	return r.File(flag, path, func(content []byte) error {
+		pool := x509.NewCertPool()
+		if !pool.AppendCertsFromPEM(content) {
+			return fmt.Errorf("%s has no certificates", path)
+		}
+		use(pool)
+		return nil
+	})
+}
+
+// ClientTLS returns a function that returns the TLS configuration for a new connection to another server: the
+// certificate authorities in caFile (those of the system if it is ""), and the certificate of p, unless its files are
+// "". It returns nil without an error if all are "". Changes do not affect open connections.
+func (r *Files) ClientTLS(caFlag, caFile string, p Pair) (func() *tls.Config, error) {
+	if caFile == "" && p.CertFile == "" {
+		return nil, nil
+	}
+	var roots atomic.Pointer[x509.CertPool]
+	if caFile != "" {
+		if err := r.Authorities(caFlag, caFile, roots.Store); err != nil {
+			return nil, OfField(caFlag, err)
+		}
+	}
+	base := &tls.Config{MinVersion: tls.VersionTLS12}
+	if p.CertFile != "" {
+		certificate, err := r.Pair(p)
+		if err != nil {
+			return nil, OfField(p.Flag, err)
+		}
+		base.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return certificate() }
+	}
+	return func() *tls.Config {
+		c := base.Clone()
+		c.RootCAs = roots.Load()
+		return c
+	}, nil
+}
+
+// Webhook returns a client of the webhook in a kubeconfig. The client follows changes of the kubeconfig and of the
+// files named in it.
+func (r *Files) Webhook(flag, path string, o webhook.Options) (*webhook.Client, error) {
+	var client *webhook.Client
+	_, err := r.Load(Part{Flag: flag, Path: path, Apply: func(read filewatch.Read) error {
+		next, err := webhook.FromKubeconfig(path, read, o)
+		switch {
+		case err != nil:
+			return err
+		case client == nil:
+			client = next
+		default:
+			client.Use(next)
+		}
+		return nil
+	}})
+	return client, err
+}
+
+// File applies the content of one file.
+func (r *Files) File(flag, path string, apply func(content []byte) error) error {
+	_, err := r.Load(Part{Flag: flag, Path: path, Apply: func(read filewatch.Read) error {
+		content, err := read(path)
+		if err != nil {
+			return err
+		}
+		return apply(content)
+	}})
+	return err
+}
+
+// OfField returns err with the name of the configuration field that a flag sets. flag begins with its dashes.
+func OfField(flag string, err error) error {
+	for _, f := range config.Fields() {
+		if slices.Contains(f.Flags, strings.TrimPrefix(flag, "--")) {
+			return config.Errorf("{%s}: %w", f.Path, err)
+		}
+	}
+	return fmt.Errorf("%s: %w", flag, err)
+}
