@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto"
 	"crypto/x509"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -25,7 +26,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/controller/ttlafterfinished"
 	"github.com/keelson-dev/keelson/internal/controller/workers"
 	"github.com/keelson-dev/keelson/internal/machinery/activity"
+	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/server/background"
 	"github.com/keelson-dev/keelson/internal/storage"
 )
@@ -104,70 +107,99 @@ const (
 	sharedSettleTime = 5 * time.Second
 )
 
-// startControllers starts the controllers that kube-controller-manager has as well, which pause while one runs, and the
-// type checks of policies. They come last, so that their first work does not delay the start.
-func (s *starting) startControllers() {
-	if s.config.Controllers.PolicyTypeChecks {
+// controllers starts the controllers that kube-controller-manager has as well, which pause while one runs.
+type controllers struct {
+	controllersOptions
+	exclusive bool // no other server writes to the store
+	gate      *standby.Gate
+	queues    *workers.Metrics
+}
+
+// controllersOptions are the dependencies of controllers.
+type controllersOptions struct {
+	config   *settings
+	registry *registry.Registry
+	store    storage.Store // the main one
+	api      *api
+	identity *identity
+	metrics  *metrics.Metrics
+	work     *background.Group
+	log      *slog.Logger
+}
+
+// startControllers starts the controllers and the type checks of policies. They come last, so that their first work does not delay the
+// start of the server.
+func startControllers(o controllersOptions) {
+	if o.config.Controllers.PolicyTypeChecks {
 		const name = "type checks of admission policies"
-		part := s.work.Activity.Part(name)
+		part := o.work.Activity.Part(name)
 		part.Starting()
-		s.work.Go(name, background.Forever(s.api.policyStatus(s.log, part).Run))
+		o.work.Go(name, background.Forever(o.api.policyStatus(o.log, part).Run))
 	}
-	exclusive := storage.IsExclusive(s.stores.main)
-	if !slices.ContainsFunc(Controllers(), func(name string) bool { return s.config.runsController(name, exclusive) }) {
+	c := &controllers{controllersOptions: o, exclusive: storage.IsExclusive(o.store)}
+	if !slices.ContainsFunc(Controllers(), c.runs) {
 		return
 	}
-	gate := standby.New(s.registry.Resource(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}), s.log, s.config.Testing.Clock)
-	queues := workers.NewMetrics(s.metrics)
-	start := func(name string, make func(*activity.Part) background.Runner) {
-		if s.config.runsController(name, exclusive) {
-			part := s.work.Activity.Part("the " + name)
-			gate.Track(part)
-			run := withActivity(part, make(part))
-			s.work.Go(name, func(ctx context.Context) error { return gate.While(ctx, run) })
-		}
+	leases := o.registry.Resource(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"})
+	c.gate = standby.New(leases, o.log, o.config.Testing.Clock)
+	c.queues = workers.NewMetrics(o.metrics)
+	c.startAll()
+	o.work.Go("lease of kube-controller-manager", background.Forever(c.gate.Run))
+}
+
+func (c *controllers) runs(name string) bool { return c.config.runsController(name, c.exclusive) }
+
+// start starts a controller, if it is switched on.
+func (c *controllers) start(name string, make func(*activity.Part) background.Runner) {
+	if c.runs(name) {
+		part := c.work.Activity.Part("the " + name)
+		c.gate.Track(part)
+		run := withActivity(part, make(part))
+		c.work.Go(name, func(ctx context.Context) error { return c.gate.While(ctx, run) })
 	}
-	start(aggregationController, func(p *activity.Part) background.Runner {
+}
+
+func (c *controllers) startAll() {
+	c.start(aggregationController, func(p *activity.Part) background.Runner {
 		return (&rbaccontroller.Aggregation{
-			Registry: s.registry, Client: s.api.client.As(rbaccontroller.AggregationManager), Log: s.log, Activity: p,
+			Registry: c.registry, Client: c.api.client.As(rbaccontroller.AggregationManager), Log: c.log, Activity: p,
 		}).Run
 	})
-	start(namespaceController, func(p *activity.Part) background.Runner { return s.namespaceController(queues, p).Run })
-	if !s.config.Controllers.NoGarbageCollection {
-		start(garbageCollector, func(p *activity.Part) background.Runner { return s.garbageCollector(queues, p) })
+	c.start(namespaceController, func(p *activity.Part) background.Runner { return c.namespaceController(p).Run })
+	if !c.config.Controllers.NoGarbageCollection {
+		c.start(garbageCollector, func(p *activity.Part) background.Runner { return c.garbageCollector(p) })
 	}
-	start(rootCAController, func(p *activity.Part) background.Runner {
+	c.start(rootCAController, func(p *activity.Part) background.Runner {
 		return (&rootca.Controller{
-			Registry: s.registry, Client: s.controllerClient("root-ca-cert-publisher"), Roots: string(s.identity.roots),
-			Log: s.log, Metrics: queues, Activity: p,
+			Registry: c.registry, Client: c.controllerClient("root-ca-cert-publisher"), Roots: string(c.identity.roots),
+			Log: c.log, Metrics: c.queues, Activity: p,
 		}).Run
 	})
-	if s.config.ownClientAuthority() {
-		start(signingController, func(p *activity.Part) background.Runner { return s.signingController(queues, p).Run })
+	if c.config.ownClientAuthority() {
+		c.start(signingController, func(p *activity.Part) background.Runner { return c.signingController(p).Run })
 	}
-	if s.api.resources.FindOwn(storageversionmigrator.Resource) != nil { // not with an emulated version that has only betas
-		start(migrationController, func(p *activity.Part) background.Runner { return s.migrationController(queues, p).Run })
+	if c.api.resources.FindOwn(storageversionmigrator.Resource) != nil { // not with an emulated version that has only betas
+		c.start(migrationController, func(p *activity.Part) background.Runner { return c.migrationController(p).Run })
 	}
-	start(ttlController, func(p *activity.Part) background.Runner {
+	c.start(ttlController, func(p *activity.Part) background.Runner {
 		return (&ttlafterfinished.Controller{
-			Client: s.controllerClient("ttl-after-finished-controller"), Log: s.log, Now: time.Now, Metrics: queues, Activity: p,
+			Client: c.controllerClient("ttl-after-finished-controller"), Log: c.log, Now: time.Now, Metrics: c.queues, Activity: p,
 		}).Run
 	})
-	if !s.config.Controllers.NoDefaultServiceAccounts {
-		start(serviceAccountController, func(p *activity.Part) background.Runner {
+	if !c.config.Controllers.NoDefaultServiceAccounts {
+		c.start(serviceAccountController, func(p *activity.Part) background.Runner {
 			return background.Forever((&serviceaccount.Controller{
-				Registry: s.registry, Client: s.api.client, Log: s.log, Activity: p,
+				Registry: c.registry, Client: c.api.client, Log: c.log, Activity: p,
 			}).Run)
 		})
 	}
-	if !s.config.Controllers.NoQuotaUsage {
-		start(resourceQuotaController, func(p *activity.Part) background.Runner {
+	if !c.config.Controllers.NoQuotaUsage {
+		c.start(resourceQuotaController, func(p *activity.Part) background.Runner {
 			return background.Forever((&quota.Controller{
-				Registry: s.registry, Resources: s.api.resources, Client: s.api.client, Log: s.log, Activity: p,
+				Registry: c.registry, Resources: c.api.resources, Client: c.api.client, Log: c.log, Activity: p,
 			}).Run)
 		})
 	}
-	s.work.Go("lease of kube-controller-manager", background.Forever(gate.Run))
 }
 
 // withActivity returns a Runner whose part has nothing to do after its end, and starts again after an error.
@@ -183,49 +215,49 @@ func withActivity(p *activity.Part, run background.Runner) background.Runner {
 	}
 }
 
-func (s *starting) namespaceController(queues *workers.Metrics, p *activity.Part) *namespace.Controller {
+func (c *controllers) namespaceController(p *activity.Part) *namespace.Controller {
 	settle := sharedSettleTime
-	if storage.IsExclusive(s.stores.main) {
+	if c.exclusive {
 		settle = ownSettleTime
 	}
 	const account = "namespace-controller"
 	return &namespace.Controller{
-		Namespaces: s.registry.Resource(corev1.Resource("namespaces")), Client: s.controllerClient(account),
-		Remote: s.api.aggregator.Client(controllerUser(account)), Resources: s.api.discovery, Ready: s.api.custom.Ready,
-		Settle: settle, Log: s.log, Now: s.config.Testing.Clock.Now, Metrics: queues, Activity: p,
+		Namespaces: c.registry.Resource(corev1.Resource("namespaces")), Client: c.controllerClient(account),
+		Remote: c.api.aggregator.Client(controllerUser(account)), Resources: c.api.discovery, Ready: c.api.custom.Ready,
+		Settle: settle, Log: c.log, Now: c.config.Testing.Clock.Now, Metrics: c.queues, Activity: p,
 	}
 }
 
 // migrationController returns the controller that writes objects again for StorageVersionMigrations.
-func (s *starting) migrationController(queues *workers.Metrics, p *activity.Part) *storageversionmigrator.Controller {
+func (c *controllers) migrationController(p *activity.Part) *storageversionmigrator.Controller {
 	return &storageversionmigrator.Controller{
-		Client: s.controllerClient(migrationController), Remote: s.api.aggregator.Client(controllerUser(migrationController)),
-		Resources: s.api.discovery, Ready: s.api.custom.Ready,
-		Log: s.log, Now: s.config.Testing.Clock.Now, Metrics: queues, Activity: p,
+		Client: c.controllerClient(migrationController), Remote: c.api.aggregator.Client(controllerUser(migrationController)),
+		Resources: c.api.discovery, Ready: c.api.custom.Ready,
+		Log: c.log, Now: c.config.Testing.Clock.Now, Metrics: c.queues, Activity: p,
 	}
 }
 
 // signingController returns the controller that signs client certificates with the server's own authority.
-func (s *starting) signingController(queues *workers.Metrics, p *activity.Part) *csrsigning.Controller {
-	now := s.config.Testing.Clock.Now
+func (c *controllers) signingController(p *activity.Part) *csrsigning.Controller {
+	now := c.config.Testing.Clock.Now
 	return &csrsigning.Controller{
-		Client: s.controllerClient("certificate-controller"), Log: s.log, Now: now, Metrics: queues, Activity: p,
+		Client: c.controllerClient("certificate-controller"), Log: c.log, Now: now, Metrics: c.queues, Activity: p,
 		Sign: func(template *x509.Certificate, key crypto.PublicKey, lifetime time.Duration) ([]byte, error) {
-			return s.identity.current.Load().Authority.Sign(template, key, time.Now(), lifetime)
+			return c.identity.current.Load().Authority.Sign(template, key, time.Now(), lifetime)
 		},
 	}
 }
 
 // garbageCollector returns what runs the garbage collector until ctx ends.
-func (s *starting) garbageCollector(queues *workers.Metrics, p *activity.Part) background.Runner {
+func (c *controllers) garbageCollector(p *activity.Part) background.Runner {
 	const account = "generic-garbage-collector"
-	own := s.controllerClient(account)
+	own := c.controllerClient(account)
 	o := garbagecollector.Options{
-		Client: own, Local: garbagecollector.Local{Client: own}, Remote: s.api.aggregator.Client(controllerUser(account)),
-		Directory: s.api.resources, Resources: s.api.discovery, RemoteChanged: s.api.aggregator.Changed,
-		Ready:    s.api.custom.Ready,
-		Revision: s.registry.Resource(corev1.Resource("namespaces")).Reader.CurrentRevision,
-		Log:      s.log, Now: s.config.Testing.Clock.Now, Metrics: queues, Activity: p,
+		Client: own, Local: garbagecollector.Local{Client: own}, Remote: c.api.aggregator.Client(controllerUser(account)),
+		Directory: c.api.resources, Resources: c.api.discovery, RemoteChanged: c.api.aggregator.Changed,
+		Ready:    c.api.custom.Ready,
+		Revision: c.registry.Resource(corev1.Resource("namespaces")).Reader.CurrentRevision,
+		Log:      c.log, Now: c.config.Testing.Clock.Now, Metrics: c.queues, Activity: p,
 	}
 	return func(ctx context.Context) error { return garbagecollector.Run(ctx, o) }
 }
@@ -240,6 +272,6 @@ func controllerUser(account string) *request.User {
 }
 
 // controllerClient returns a client that works in the name of a controller.
-func (s *starting) controllerClient(account string) *client.Client {
-	return s.api.client.As("kube-controller-manager").For(controllerUser(account))
+func (c *controllers) controllerClient(account string) *client.Client {
+	return c.api.client.As("kube-controller-manager").For(controllerUser(account))
 }

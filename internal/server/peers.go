@@ -18,6 +18,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/machinery/proxy"
 	"github.com/keelson-dev/keelson/internal/server/egress"
+	"github.com/keelson-dev/keelson/internal/server/listener"
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
@@ -50,18 +51,17 @@ func (s *starting) peerAddress() string {
 	if !s.gates.Enabled(features.UnknownVersionInteroperabilityProxy) || s.config.Serving.InProcess {
 		return ""
 	}
-	host, port := s.peerHost()
+	host, port := peerHost(&s.config.Network.Peers, s.listener)
 	return net.JoinHostPort(host, strconv.Itoa(port))
 }
 
 // peerHost returns where peers reach this server.
-func (s *starting) peerHost() (host string, port int) {
-	c := &s.config.Network.Peers
+func peerHost(c *config.Peers, l *listener.Listener) (host string, port int) {
 	if c.AdvertiseIP != "" && c.AdvertisePort != "" {
 		port, _ = strconv.Atoi(c.AdvertisePort) // it was validated
 		return c.AdvertiseIP, port
 	}
-	return s.listener.Advertised.String(), s.listener.Port()
+	return l.Advertised.String(), l.Port()
 }
 
 // newPeerRecord returns the record by which peers find the address of this server, nil if there can be no peers.
@@ -76,7 +76,7 @@ func (s *starting) newPeerRecord() (*peers.Record, error) {
 	if c := &s.config.Network.Peers; (c.AdvertiseIP == "") != (c.AdvertisePort == "") {
 		s.log.Warn("--peer-advertise-ip and --peer-advertise-port have no effect without each other")
 	}
-	host, port := s.peerHost()
+	host, port := peerHost(&s.config.Network.Peers, s.listener)
 	return &peers.Record{
 		Store: s.stores.main, Server: bootstrap.ServerName(name), Host: host, Port: port, Log: s.log,
 	}, nil

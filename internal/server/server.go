@@ -151,7 +151,9 @@ func Start(ctx context.Context, configuration config.Config, o Options) (*Server
 	watch := logwatch.New(time.Now)
 	c.Diagnostics.Log = slog.New(watch.Handler(cmp.Or(c.Diagnostics.Log, slog.Default()).Handler()))
 	s := &starting{
-		Server:  &Server{log: c.Diagnostics.Log, config: &c, ending: &ending{failed: make(chan error, 1)}, work: background.New(c.Diagnostics.Log)},
+		Server: &Server{
+			log: c.Diagnostics.Log, config: &c, ending: &ending{failed: make(chan error, 1)}, work: background.New(c.Diagnostics.Log),
+		},
 		metrics: metrics.New(buildLabels(), options), logWatch: watch,
 	}
 	c.files = reload.New(c.reloadEvery(), c.Diagnostics.Log, s.metrics)
@@ -481,13 +483,14 @@ func (s *starting) buildAPI(ctx context.Context) (err error) {
 // resources.
 func (s *starting) bootstrap(ctx context.Context) error {
 	s.work.Go(customRunner, background.Forever(s.api.custom.Run))
-	key, err := s.defaultsKey(ctx)
+	first := &defaults{config: s.config, store: s.stores.main, registry: s.registry, client: s.api.client}
+	key, err := first.key(ctx)
 	if err != nil {
 		return err
 	}
 	var created bool
 	err = inParallel(
-		func() (err error) { created, err = s.createDefaults(ctx, key); return err },
+		func() (err error) { created, err = first.create(ctx, key); return err },
 		func() error { return s.api.claims.Services.EnsurePortAllocation(ctx) },
 	)
 	if err != nil {
@@ -514,7 +517,7 @@ func (s *starting) bootstrap(ctx context.Context) error {
 	if err != nil || created {
 		return err
 	}
-	return s.keepDefaults(ctx, key)
+	return first.keep(ctx, key)
 }
 
 // inParallel runs functions at the same time and returns their errors.
@@ -562,6 +565,13 @@ func (s *starting) startWork(ctx context.Context) error {
 	}
 	s.work.Go("own certificates", background.Forever(s.identity.run))
 	return nil
+}
+
+func (s *starting) startControllers() {
+	startControllers(controllersOptions{
+		config: s.config, registry: s.registry, store: s.stores.main, api: s.api, identity: s.identity, metrics: s.metrics,
+		work: s.work, log: s.log,
+	})
 }
 
 func (s *starting) buildHTTP() error {
