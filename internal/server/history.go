@@ -1,7 +1,6 @@
 package server
 
 import (
-
 	"github.com/keelson-dev/keelson/internal/api/changes"
 )
 

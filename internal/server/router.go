@@ -39,7 +39,6 @@ type router struct {
 	aggregator    *aggregator.Aggregator
 	peers         *peers.Peers // nil: requests are not forwarded to other servers on the same store
 	snapshots     http.Handler
-	version       apiversion.Info
 	pages         *zpages.Handler
 	fairness      *flowcontrol.Controller   // nil: API priority and fairness is switched off
 	issuer        *serviceaccount.Discovery // nil: the issuer of tokens cannot be discovered
@@ -68,7 +67,7 @@ func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		t.health.ServeHTTP(w, r)
 	case path == "/version" || strings.HasPrefix(path, "/version/"):
-		serveVersion(w, r, t.version)
+		serveVersion(w, r, t.pages.Version)
 	case path == "/metrics":
 		t.metrics.ServeHTTP(w, r)
 	case path == "/metrics/slis":

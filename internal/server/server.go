@@ -612,7 +612,6 @@ func (s *starting) buildHTTP() error {
 			resources: s.api.resources, custom: s.api.custom.Server, aggregator: s.api.aggregator,
 			peers:     s.api.peers,
 			snapshots: snapshots.NewHandler(s.stores.main, s.log),
-			version: version.Of(s.gates.Release()),
 			pages: zpages.New(zpages.Options{
 				Version: version.Of(s.gates.Release()), Started: time.Now(), Now: time.Now, Flags: s.config.Diagnostics.Flags,
 				Statusz: s.gates.Enabled(features.ComponentStatusz), Flagz: s.gates.Enabled(features.ComponentFlagz),
