@@ -104,7 +104,7 @@ func TestGoroutinesHaveNames(t *testing.T) {
 		"frontend.go serve",           // ends with the listener
 		"frontend.go drain",           // bounded by its context
 		"server.go inParallel",        // waited for
-		"batchconn.go batch",          // ends with the writes of a connection, or when that is closed
+		"httpconn/batch.go batch",     // ends with the writes of a connection, or when that is closed
 	}
 	for path, file := range sources(t) {
 		for _, d := range file.Decls {

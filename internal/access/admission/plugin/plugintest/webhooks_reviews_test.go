@@ -1,4 +1,4 @@
-package webhooks_test
+package plugintest
 
 import (
 	"net/http"
@@ -11,9 +11,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
-// TestReviewsAreExcluded has webhooks for everything, which refuse all. They are not called for reviews of users and access,
+// TestReviewsAreExcludedFromWebhooks has webhooks for everything, which refuse all. They are not called for reviews of users and access,
 // unless the gate is off.
-func TestReviewsAreExcluded(t *testing.T) {
+func TestReviewsAreExcludedFromWebhooks(t *testing.T) {
 	const can = `"resourceAttributes":{"namespace":"default","verb":"get","resource":"pods"}`
 	reviews := []apitest.Step{
 		{"POST", "/apis/authentication.k8s.io/v1/tokenreviews", `{"spec":{"token":"x"}}`, http.StatusCreated, ""},

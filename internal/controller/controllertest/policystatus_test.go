@@ -1,4 +1,4 @@
-package policystatus_test
+package controllertest
 
 import (
 	"encoding/json"
@@ -17,7 +17,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
-const policies = apitest.AdmissionPath + "validatingadmissionpolicies"
+const policiesPath = apitest.AdmissionPath + "validatingadmissionpolicies"
 
 // typeNumber is the number that kube-controller-manager, and this server, append to the kind in the name of a type.
 var typeNumber = regexp.MustCompile(`([ '(])([A-Z][A-Za-z]+)[0-9]+`)
@@ -25,7 +25,7 @@ var typeNumber = regexp.MustCompile(`([ '(])([A-Z][A-Za-z]+)[0-9]+`)
 // TestPolicyTypeChecks compares the status of policies with the one that kube-controller-manager 1.36 gave them. The file
 // also has a definition of custom resources, which some of the policies are about.
 func TestPolicyTypeChecks(t *testing.T) {
-	text, err := os.ReadFile("testdata/recorded.json")
+	text, err := os.ReadFile("testdata/policystatus.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestPolicyTypeChecks(t *testing.T) {
 	for _, p := range recorded.Policies {
 		body := fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy",
 			"metadata":{"name":%q},"spec":%s}`, p.Name, p.Spec)
-		s.Create(policies, body)
+		s.Create(policiesPath, body)
 	}
 	for _, p := range recorded.Policies {
 		got := checkedPolicy(t, s, p.Name, 1)
@@ -71,7 +71,7 @@ func checkedPolicy(
 	policy := &admissionregistrationv1.ValidatingAdmissionPolicy{}
 	wait.Until(t, fmt.Sprintf("generation %d of %s is checked", generation, name), func() bool {
 		*policy = admissionregistrationv1.ValidatingAdmissionPolicy{}
-		if err := json.Unmarshal([]byte(s.Get(policies+"/"+name)), policy); err != nil {
+		if err := json.Unmarshal([]byte(s.Get(policiesPath+"/"+name)), policy); err != nil {
 			t.Fatal(err)
 		}
 		return policy.Status.ObservedGeneration == generation
@@ -88,7 +88,7 @@ func TestPolicyTypeChecksFollowThePolicy(t *testing.T) {
 	config := servertest.Default()
 	config.Controllers.PolicyTypeChecks = true
 	s := servertest.Start(t, config)
-	s.Create(policies, policy)
+	s.Create(policiesPath, policy)
 	first := checkedPolicy(t, s, "p", 1)
 	if len(first.Status.TypeChecking.ExpressionWarnings) != 1 {
 		t.Errorf("%+v", first.Status)
@@ -100,8 +100,8 @@ func TestPolicyTypeChecksFollowThePolicy(t *testing.T) {
 	}) {
 		t.Errorf("the managers are %+v", first.ManagedFields)
 	}
-	s.Patch(policies+"/p", `{"metadata":{"labels":{"a":"b"}}}`)
-	s.Patch(policies+"/p", `{"spec":{"validations":[{"expression":"object.spec.replicas > 1"}]}}`)
+	s.Patch(policiesPath+"/p", `{"metadata":{"labels":{"a":"b"}}}`)
+	s.Patch(policiesPath+"/p", `{"spec":{"validations":[{"expression":"object.spec.replicas > 1"}]}}`)
 	// kube-controller-manager's apply takes the warnings away in the same manner, and typeChecking with them.
 	if second := checkedPolicy(t, s, "p", 2); second.Status.TypeChecking != nil {
 		t.Errorf("%+v", second.Status)

@@ -1,4 +1,4 @@
-package webhooks_test
+package plugintest
 
 import (
 	"encoding/json"
@@ -10,9 +10,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
-// TestOptionsOfWrites checks which options webhooks and policies see: a PATCH has those of what it does, no manager that the client has not
+// TestWebhooksSeeOptionsOfWrites checks which options webhooks and policies see: a PATCH has those of what it does, no manager that the client has not
 // named, and a deletion what the kind makes of its options.
-func TestOptionsOfWrites(t *testing.T) {
+func TestWebhooksSeeOptionsOfWrites(t *testing.T) {
 	s, h := servertest.Start(t, servertest.Default()), apitest.NewWebhooks(t)
 	h.On("/", apitest.Allow)
 	before, rest, _ := strings.Cut(h.Configuration("ValidatingWebhookConfiguration", "all", "/", ""), `"rules":[`)

@@ -1,4 +1,4 @@
-package garbagecollector_test
+package controllertest
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package ttlafterfinished_test
+package controllertest
 
 import (
 	"net/http"
@@ -10,8 +10,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/servertest"
 )
 
-// finish creates a Job and says that it has finished at a time.
-func finish(s *servertest.Server, name, spec string, at time.Time) {
+// finishJob creates a Job and says that it has finished at a time.
+func finishJob(s *servertest.Server, name, spec string, at time.Time) {
 	const all = "/apis/batch/v1/namespaces/default/jobs"
 	s.Create(all, `{"metadata":{"name":"`+name+`"},"spec":{`+spec+`"template":{"spec":{"restartPolicy":"Never",
 		"containers":[{"name":"c","image":"i"}]}}}}`)
@@ -28,10 +28,10 @@ func TestFinishedJobsAreDeleted(t *testing.T) {
 	s := servertest.Start(t, servertest.Default("ttl-after-finished", "garbagecollector"))
 	const all = "/apis/batch/v1/namespaces/default/jobs/"
 	ago := time.Now().Add(-time.Hour)
-	finish(s, "kept", "", ago)
-	finish(s, "later", `"ttlSecondsAfterFinished":7200,`, ago)
-	finish(s, "soon", `"ttlSecondsAfterFinished":3601,`, ago)
-	finish(s, "now", `"ttlSecondsAfterFinished":0,`, ago)
+	finishJob(s, "kept", "", ago)
+	finishJob(s, "later", `"ttlSecondsAfterFinished":7200,`, ago)
+	finishJob(s, "soon", `"ttlSecondsAfterFinished":3601,`, ago)
+	finishJob(s, "now", `"ttlSecondsAfterFinished":0,`, ago)
 	s.Gone(all + "now")
 	s.Gone(all + "soon")
 	for _, name := range []string{"kept", "later"} {
@@ -48,7 +48,7 @@ func TestFinishedJobsAreDeleted(t *testing.T) {
 // Job waits for the garbage collector.
 func TestFinishedJobKeepsFinalizers(t *testing.T) {
 	s := servertest.Start(t, servertest.Default("ttl-after-finished"))
-	finish(s, "now", `"ttlSecondsAfterFinished":0,`, time.Now())
+	finishJob(s, "now", `"ttlSecondsAfterFinished":0,`, time.Now())
 	wait.Seen(t, "the Job to be deleted in the foreground", func() (bool, string) {
 		body := s.Get("/apis/batch/v1/namespaces/default/jobs/now")
 		return strings.Contains(body, `"deletionTimestamp"`) && strings.Contains(body, `"foregroundDeletion"`), body

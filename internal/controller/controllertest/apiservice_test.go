@@ -1,4 +1,4 @@
-package apiservice_test
+package controllertest
 
 import (
 	"strings"

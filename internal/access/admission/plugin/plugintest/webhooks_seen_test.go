@@ -1,4 +1,4 @@
-package webhooks_test
+package plugintest
 
 import (
 	"encoding/json"
@@ -37,9 +37,9 @@ func seeing(t *testing.T, fields string) (*servertest.Server, *apitest.Webhooks)
 	return s, h
 }
 
-// TestObjectsOfWrites checks what a mutating webhook sees of an object where the request does not say it: a namespace, the version in
+// TestWebhooksSeeObjectsOfWrites checks what a mutating webhook sees of an object where the request does not say it: a namespace, the version in
 // which a deleted object is shown, who owns what in bodies of subresources.
-func TestObjectsOfWrites(t *testing.T) {
+func TestWebhooksSeeObjectsOfWrites(t *testing.T) {
 	s, h := seeing(t, "")
 	const pods = "/api/v1/namespaces/default/pods"
 	for _, c := range []struct {
@@ -124,9 +124,9 @@ func TestRenamedByWebhook(t *testing.T) {
 	}
 }
 
-// TestOddPatches checks patches that are none: they fail as a call does, so that the failure policy decides; without operations the type of
+// TestOddPatchesOfWebhooks checks patches that are none: they fail as a call does, so that the failure policy decides; without operations the type of
 // a patch does not matter.
-func TestOddPatches(t *testing.T) {
+func TestOddPatchesOfWebhooks(t *testing.T) {
 	foo, jsonPatch := admissionv1.PatchType("Foo"), admissionv1.PatchTypeJSONPatch
 	for _, c := range []struct {
 		fields, patch string
@@ -152,8 +152,8 @@ func TestOddPatches(t *testing.T) {
 	}
 }
 
-// TestOptionsOfDeletions checks the options of deletions in which nothing is made of those of the client.
-func TestOptionsOfDeletions(t *testing.T) {
+// TestWebhooksSeeOptionsOfDeletions checks the options of deletions in which nothing is made of those of the client.
+func TestWebhooksSeeOptionsOfDeletions(t *testing.T) {
 	s, h := seeing(t, "")
 	const pods = "/api/v1/namespaces/default/pods"
 	s.Create(pods, `{"metadata":{"name":"p","finalizers":["example.com/f"]},"spec":{"containers":[{"name":"c","image":"i"}]}}`)
@@ -171,8 +171,8 @@ func TestOptionsOfDeletions(t *testing.T) {
 	}
 }
 
-// TestOddMetadata checks what happens to metadata of a wrong type, or that no client can set, in the patch of a webhook.
-func TestOddMetadata(t *testing.T) {
+// TestOddMetadataOfWebhooks checks what happens to metadata of a wrong type, or that no client can set, in the patch of a webhook.
+func TestOddMetadataOfWebhooks(t *testing.T) {
 	s, h := seeing(t, "")
 	const deployments = "/apis/apps/v1/namespaces/default/deployments"
 	s.Create(gadgetsPath, `{"apiVersion":"example.com/v2","kind":"Gadget","metadata":{"name":"g"},"spec":{"replicas":1}}`)
@@ -197,8 +197,8 @@ func TestOddMetadata(t *testing.T) {
 	}
 }
 
-// TestEmptyAnswer checks that the error of an answer without a body says so.
-func TestEmptyAnswer(t *testing.T) {
+// TestEmptyAnswerOfAWebhook checks that the error of an answer without a body says so.
+func TestEmptyAnswerOfAWebhook(t *testing.T) {
 	s, h := servertest.Start(t, servertest.Default()), apitest.NewWebhooks(t)
 	h.Config.Handler = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	h.Configure(s.Client, "ValidatingWebhookConfiguration", "empty", "/", "")

@@ -1,4 +1,4 @@
-package garbagecollector_test
+package controllertest
 
 import (
 	"encoding/json"
@@ -16,7 +16,7 @@ import (
 
 // make creates a ConfigMap, or an object of another kind whose manifest is a format of its metadata, and returns its
 // UID.
-func (k *cluster) make(path, name, owners string, finalizers ...string) string {
+func (k *collectorCluster) make(path, name, owners string, finalizers ...string) string {
 	k.t.Helper()
 	text, err := json.Marshal(finalizers)
 	if err != nil {
@@ -41,14 +41,14 @@ const (
 	widgetsPath = "/apis/example.com/v1/namespaces/default/widgets"
 )
 
-// cluster is a server with the garbage collector.
-type cluster struct {
+// collectorCluster is a server with the garbage collector.
+type collectorCluster struct {
 	*servertest.Server
 	t *testing.T
 }
 
-func startCollector(t *testing.T) *cluster {
-	return &cluster{servertest.Start(t, servertest.Default("garbage-collector-controller")), t}
+func startCollector(t *testing.T) *collectorCluster {
+	return &collectorCluster{servertest.Start(t, servertest.Default("garbage-collector-controller")), t}
 }
 
 // ownedBy returns an owner reference.
@@ -58,14 +58,14 @@ func ownedBy(apiVersion, kind, name, uid string, blocks bool) string {
 }
 
 // delete deletes an object with a policy.
-func (k *cluster) delete(path, policy string) {
+func (k *collectorCluster) delete(path, policy string) {
 	k.t.Helper()
 	k.Do("DELETE", path, fmt.Sprintf(
 		`{"apiVersion":"v1","kind":"DeleteOptions","propagationPolicy":%q}`, policy))
 }
 
 // settled waits until the collector has collected everything it should, by having it collect something else.
-func (k *cluster) settled() {
+func (k *collectorCluster) settled() {
 	k.t.Helper()
 	for range 2 {
 		name := fmt.Sprint("probe-", time.Now().UnixNano())

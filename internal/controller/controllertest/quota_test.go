@@ -1,4 +1,4 @@
-package quota_test
+package controllertest
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package podsecurity_test
+package plugintest
 
 import (
 	"net/http"

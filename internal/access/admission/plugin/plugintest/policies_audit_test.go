@@ -1,4 +1,4 @@
-package policies_test
+package plugintest
 
 import (
 	"encoding/json"

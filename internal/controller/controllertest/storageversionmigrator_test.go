@@ -1,4 +1,4 @@
-package storageversionmigrator_test
+package controllertest
 
 import (
 	"bytes"
@@ -27,10 +27,10 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
-const migrations = "/apis/storagemigration.k8s.io/v1/storageversionmigrations"
+const migrationsPath = "/apis/storagemigration.k8s.io/v1/storageversionmigrations"
 
-// configuration returns the settings of a server on a data directory, with the controller or without it.
-func configuration(dir string, migrates bool) servertest.Config {
+// migratorConfig returns the settings of a server on a data directory, with the controller or without it.
+func migratorConfig(dir string, migrates bool) servertest.Config {
 	c := servertest.Default()
 	if migrates {
 		c = servertest.Default(storageversionmigrator.Name)
@@ -41,26 +41,26 @@ func configuration(dir string, migrates bool) servertest.Config {
 	return c
 }
 
-// begin creates a migration of a resource.
-func begin(s *servertest.Server, name, group, resource string) {
-	s.Create(migrations, fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"resource":{"group":%q,"resource":%q}}}`, name, group, resource))
+// beginMigration creates a migration of a resource.
+func beginMigration(s *servertest.Server, name, group, resource string) {
+	s.Create(migrationsPath, fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"resource":{"group":%q,"resource":%q}}}`, name, group, resource))
 }
 
-// get returns a migration.
-func get(t *testing.T, s *servertest.Server, name string) (m migrationv1.StorageVersionMigration) {
+// readMigration returns a migration.
+func readMigration(t *testing.T, s *servertest.Server, name string) (m migrationv1.StorageVersionMigration) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(s.Get(migrations+"/"+name)), &m); err != nil {
+	if err := json.Unmarshal([]byte(s.Get(migrationsPath+"/"+name)), &m); err != nil {
 		t.Fatal(err)
 	}
 	return m
 }
 
-// await waits until a migration has ended in a condition, and checks that it is not running any more.
-func await(t *testing.T, s *servertest.Server, name string, end migrationv1.MigrationConditionType) migrationv1.StorageVersionMigration {
+// awaitMigration waits until a migration has ended in a condition, and checks that it is not running any more.
+func awaitMigration(t *testing.T, s *servertest.Server, name string, end migrationv1.MigrationConditionType) migrationv1.StorageVersionMigration {
 	t.Helper()
 	var m migrationv1.StorageVersionMigration
 	wait.Seen(t, "the end of the migration "+name, func() (bool, string) {
-		m = get(t, s, name)
+		m = readMigration(t, s, name)
 		return meta.IsStatusConditionTrue(m.Status.Conditions, string(end)) &&
 			meta.IsStatusConditionFalse(m.Status.Conditions, string(migrationv1.MigrationRunning)), fmt.Sprint(m.Status)
 	})
@@ -71,8 +71,8 @@ func await(t *testing.T, s *servertest.Server, name string, end migrationv1.Migr
 	return m
 }
 
-// condition checks the reason and the message of a condition.
-func condition(t *testing.T, m *migrationv1.StorageVersionMigration, kind migrationv1.MigrationConditionType, reason, message string) {
+// checkCondition checks the reason and the message of a condition.
+func checkCondition(t *testing.T, m *migrationv1.StorageVersionMigration, kind migrationv1.MigrationConditionType, reason, message string) {
 	t.Helper()
 	c := meta.FindStatusCondition(m.Status.Conditions, string(kind))
 	if c == nil || c.Reason != reason || c.Message != message || c.Status != metav1.ConditionTrue {
@@ -80,8 +80,8 @@ func condition(t *testing.T, m *migrationv1.StorageVersionMigration, kind migrat
 	}
 }
 
-// stored returns the values below a prefix of keys in the store of a server that has stopped, by their keys.
-func stored(t *testing.T, dir, prefix string) map[string][]byte {
+// storedValues returns the values below a prefix of keys in the store of a server that has stopped, by their keys.
+func storedValues(t *testing.T, dir, prefix string) map[string][]byte {
 	t.Helper()
 	s, err := embedded.Open(embedded.Options{Dir: datadir.StoreDir(dir)})
 	if err != nil {
@@ -99,14 +99,14 @@ func stored(t *testing.T, dir, prefix string) map[string][]byte {
 	return out
 }
 
-// TestStorageVersion: policies that a server of an older minor has stored in a beta version are stored in v1 afterwards, and an
+// TestMigrationToTheStorageVersion: policies that a server of an older minor has stored in a beta version are stored in v1 afterwards, and an
 // object that is stored in v1 already is not written.
-func TestStorageVersion(t *testing.T) {
+func TestMigrationToTheStorageVersion(t *testing.T) {
 	const prefix = "/registry/mutatingadmissionpolicies/"
 	dir := t.TempDir()
 	version := func(name string) string {
 		t.Helper()
-		e, err := wire.OpenEnvelope(stored(t, dir, prefix)[name])
+		e, err := wire.OpenEnvelope(storedValues(t, dir, prefix)[name])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +115,7 @@ func TestStorageVersion(t *testing.T) {
 	create := func(s *servertest.Server, name string) {
 		s.Run(apitest.CreateMutatingPolicy(name, "example.com", "widgets", apitest.ApplyMutation("Object{}"), ""))
 	}
-	c := configuration(dir, false)
+	c := migratorConfig(dir, false)
 	c.API.EmulatedVersion = "1.36"
 	s := servertest.Start(t, c)
 	create(s, "old")
@@ -125,12 +125,12 @@ func TestStorageVersion(t *testing.T) {
 		t.Fatalf("an emulated 1.36 stores %s", got)
 	}
 
-	s = servertest.Start(t, configuration(dir, true))
+	s = servertest.Start(t, migratorConfig(dir, true))
 	create(s, "new")
 	untouched := s.Metadata(apitest.MutatingPoliciesPath + "/new").ResourceVersion
-	begin(s, "policies", "admissionregistration.k8s.io", "mutatingadmissionpolicies")
-	m := await(t, s, "policies", migrationv1.MigrationSucceeded)
-	condition(t, &m, migrationv1.MigrationSucceeded, "StorageVersionMigrationSucceeded", "Migration completed")
+	beginMigration(s, "policies", "admissionregistration.k8s.io", "mutatingadmissionpolicies")
+	m := awaitMigration(t, s, "policies", migrationv1.MigrationSucceeded)
+	checkCondition(t, &m, migrationv1.MigrationSucceeded, "StorageVersionMigrationSucceeded", "Migration completed")
 	if m.Status.ResourceVersion == "" {
 		t.Error("status.resourceVersion is empty")
 	}
@@ -157,8 +157,8 @@ func resourceVersionOf(t *testing.T, object string) string {
 	return o.ResourceVersion
 }
 
-// encryption writes a configuration of aesgcm keys for secrets, and returns its path.
-func encryption(t *testing.T, keys ...string) string {
+// encryptionFile writes a configuration of aesgcm keys for secrets, and returns its path.
+func encryptionFile(t *testing.T, keys ...string) string {
 	t.Helper()
 	var list []string
 	for _, k := range keys {
@@ -175,104 +175,102 @@ func encryption(t *testing.T, keys ...string) string {
 	return path
 }
 
-const secrets = "/api/v1/namespaces/default/secrets"
-
-// key returns the name of the key that a secret is encrypted with.
-func key(values map[string][]byte, name string) string {
+// secretKey returns the name of the key that a secret is encrypted with.
+func secretKey(values map[string][]byte, name string) string {
 	rest, _ := bytes.CutPrefix(values["default/"+name], []byte("k8s:enc:aesgcm:v1:"))
 	k, _, _ := bytes.Cut(rest, []byte(":"))
 	return string(k)
 }
 
-// TestEncryptionKey: after a migration the old key is not needed any more.
-func TestEncryptionKey(t *testing.T) {
+// TestMigrationToAnotherKey: after a migration the old key is not needed any more.
+func TestMigrationToAnotherKey(t *testing.T) {
 	dir := t.TempDir()
 	const number = 50
-	c := configuration(dir, false)
-	c.Storage.EncryptionConfigFile = encryption(t, "k1")
+	c := migratorConfig(dir, false)
+	c.Storage.EncryptionConfigFile = encryptionFile(t, "k1")
 	s := servertest.Start(t, c)
 	for i := range number {
-		s.Create(secrets, fmt.Sprintf(`{"metadata":{"name":"s%d"},"stringData":{"a":"b"}}`, i))
+		s.Create(secretsPath, fmt.Sprintf(`{"metadata":{"name":"s%d"},"stringData":{"a":"b"}}`, i))
 	}
 	servertest.Stop(t, s)
 
-	c = configuration(dir, true)
-	c.Storage.EncryptionConfigFile = encryption(t, "k2", "k1")
+	c = migratorConfig(dir, true)
+	c.Storage.EncryptionConfigFile = encryptionFile(t, "k2", "k1")
 	s = servertest.Start(t, c)
-	begin(s, "keys", "", "secrets")
-	await(t, s, "keys", migrationv1.MigrationSucceeded)
+	beginMigration(s, "keys", "", "secrets")
+	awaitMigration(t, s, "keys", migrationv1.MigrationSucceeded)
 	servertest.Stop(t, s)
 
-	values := stored(t, dir, "/registry/secrets/")
+	values := storedValues(t, dir, "/registry/secrets/")
 	for i := range number {
-		if k := key(values, fmt.Sprintf("s%d", i)); k != "k2" {
+		if k := secretKey(values, fmt.Sprintf("s%d", i)); k != "k2" {
 			t.Errorf("secret %d is encrypted with %q", i, k)
 		}
 	}
-	c = configuration(dir, false)
-	c.Storage.EncryptionConfigFile = encryption(t, "k2")
+	c = migratorConfig(dir, false)
+	c.Storage.EncryptionConfigFile = encryptionFile(t, "k2")
 	s = servertest.Start(t, c)
-	s.Get(secrets)
+	s.Get(secretsPath)
 }
 
-// TestRestart: a migration that was running when the server ended goes on, and leaves objects alone that were written after it
+// TestMigrationAfterARestart: a migration that was running when the server ended goes on, and leaves objects alone that were written after it
 // began.
-func TestRestart(t *testing.T) {
+func TestMigrationAfterARestart(t *testing.T) {
 	dir := t.TempDir()
-	c := configuration(dir, false)
-	c.Storage.EncryptionConfigFile = encryption(t, "k1")
+	c := migratorConfig(dir, false)
+	c.Storage.EncryptionConfigFile = encryptionFile(t, "k1")
 	s := servertest.Start(t, c)
-	s.Create(secrets, `{"metadata":{"name":"before"}}`)
-	began := s.Metadata(secrets + "/before").ResourceVersion
-	s.Create(secrets, `{"metadata":{"name":"after"}}`)
-	begin(s, "interrupted", "", "secrets")
-	s.Patch(migrations+"/interrupted/status", fmt.Sprintf(`{"status":{"resourceVersion":%q,"conditions":[{"type":"Running","status":"True",
+	s.Create(secretsPath, `{"metadata":{"name":"before"}}`)
+	began := s.Metadata(secretsPath + "/before").ResourceVersion
+	s.Create(secretsPath, `{"metadata":{"name":"after"}}`)
+	beginMigration(s, "interrupted", "", "secrets")
+	s.Patch(migrationsPath+"/interrupted/status", fmt.Sprintf(`{"status":{"resourceVersion":%q,"conditions":[{"type":"Running","status":"True",
 		"reason":"MigrationRunning","message":"The migration is running","lastTransitionTime":%q}]}}`, began, time.Now().Format(time.RFC3339)))
 	servertest.Stop(t, s)
 
-	c = configuration(dir, true)
-	c.Storage.EncryptionConfigFile = encryption(t, "k2", "k1")
+	c = migratorConfig(dir, true)
+	c.Storage.EncryptionConfigFile = encryptionFile(t, "k2", "k1")
 	s = servertest.Start(t, c)
-	if m := await(t, s, "interrupted", migrationv1.MigrationSucceeded); m.Status.ResourceVersion != began {
+	if m := awaitMigration(t, s, "interrupted", migrationv1.MigrationSucceeded); m.Status.ResourceVersion != began {
 		t.Errorf("status.resourceVersion has changed: %s, %s", began, m.Status.ResourceVersion)
 	}
 	servertest.Stop(t, s)
-	values := stored(t, dir, "/registry/secrets/")
-	if key(values, "before") != "k2" || key(values, "after") != "k1" {
-		t.Errorf("the keys are %s and %s", key(values, "before"), key(values, "after"))
+	values := storedValues(t, dir, "/registry/secrets/")
+	if secretKey(values, "before") != "k2" || secretKey(values, "after") != "k1" {
+		t.Errorf("the keys are %s and %s", secretKey(values, "before"), secretKey(values, "after"))
 	}
 }
 
 const (
-	definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-	schema      = `"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}`
+	definitionsPath = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+	openSchema      = `"schema":{"openAPIV3Schema":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}`
 )
 
-// TestCustomResource: objects are stored in the storage version of their definition, and the other version is not in
+// TestMigrationOfCustomResources: objects are stored in the storage version of their definition, and the other version is not in
 // status.storedVersions any more, so that it can be removed.
-func TestCustomResource(t *testing.T) {
+func TestMigrationOfCustomResources(t *testing.T) {
 	dir := t.TempDir()
-	s := servertest.Start(t, configuration(dir, true))
+	s := servertest.Start(t, migratorConfig(dir, true))
 	version := func(name string, storage bool) string {
-		return fmt.Sprintf(`{"name":%q,"served":true,"storage":%t,%s}`, name, storage, schema)
+		return fmt.Sprintf(`{"name":%q,"served":true,"storage":%t,%s}`, name, storage, openSchema)
 	}
-	s.Create(definitions, `{"metadata":{"name":"things.example.com"},"spec":{"group":"example.com","scope":"Namespaced",
+	s.Create(definitionsPath, `{"metadata":{"name":"things.example.com"},"spec":{"group":"example.com","scope":"Namespaced",
 		"names":{"plural":"things","kind":"Thing"},"versions":[`+version("v1", true)+`]}}`)
 	s.Served("/apis/example.com/v1/things")
 	for _, name := range []string{"a", "b"} {
 		s.Create("/apis/example.com/v1/namespaces/default/things", `{"apiVersion":"example.com/v1","kind":"Thing","metadata":{"name":"`+
 			name+`"},"spec":{"size":1}}`)
 	}
-	s.Patch(definitions+"/things.example.com", `{"spec":{"versions":[`+version("v1", false)+`,`+version("v2", true)+`]}}`)
-	begin(s, "things", "example.com", "things")
-	await(t, s, "things", migrationv1.MigrationSucceeded)
+	s.Patch(definitionsPath+"/things.example.com", `{"spec":{"versions":[`+version("v1", false)+`,`+version("v2", true)+`]}}`)
+	beginMigration(s, "things", "example.com", "things")
+	awaitMigration(t, s, "things", migrationv1.MigrationSucceeded)
 	var d struct {
 		Status struct {
 			StoredVersions []string
 			Conditions     []struct{ Type, Status, Reason, Message string }
 		}
 	}
-	if err := json.Unmarshal([]byte(s.Get(definitions+"/things.example.com")), &d); err != nil {
+	if err := json.Unmarshal([]byte(s.Get(definitionsPath+"/things.example.com")), &d); err != nil {
 		t.Fatal(err)
 	}
 	want := struct{ Type, Status, Reason, Message string }{
@@ -282,11 +280,11 @@ func TestCustomResource(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	// Again, as the stored versions must not be lost.
-	begin(s, "again", "example.com", "things")
-	await(t, s, "again", migrationv1.MigrationSucceeded)
-	s.Patch(definitions+"/things.example.com", `{"spec":{"versions":[`+version("v2", true)+`]}}`)
+	beginMigration(s, "again", "example.com", "things")
+	awaitMigration(t, s, "again", migrationv1.MigrationSucceeded)
+	s.Patch(definitionsPath+"/things.example.com", `{"spec":{"versions":[`+version("v2", true)+`]}}`)
 	servertest.Stop(t, s)
-	for name, value := range stored(t, dir, "/registry/example.com/things/") {
+	for name, value := range storedValues(t, dir, "/registry/example.com/things/") {
 		if !bytes.Contains(value, []byte(`"apiVersion":"example.com/v2"`)) {
 			t.Errorf("%s is stored as %s", name, value)
 		}
@@ -295,28 +293,28 @@ func TestCustomResource(t *testing.T) {
 
 // TestResourcesThatCannotBeMigrated: a resource that does not exist is waited for, and one that is not stored fails at once.
 func TestResourcesThatCannotBeMigrated(t *testing.T) {
-	c := configuration("", true)
+	c := migratorConfig("", true)
 	now := clock.New(time.Now())
 	c.Testing.Clock = now
 	s := servertest.Start(t, c)
-	begin(s, "missing", "example.com", "nothings")
-	begin(s, "late", "example.com", "widgets")
-	begin(s, "computed", "", "componentstatuses")
-	m := await(t, s, "computed", migrationv1.MigrationFailed)
-	condition(t, &m, migrationv1.MigrationFailed, "StorageVersionMigrationFailed",
+	beginMigration(s, "missing", "example.com", "nothings")
+	beginMigration(s, "late", "example.com", "widgets")
+	beginMigration(s, "computed", "", "componentstatuses")
+	m := awaitMigration(t, s, "computed", migrationv1.MigrationFailed)
+	checkCondition(t, &m, migrationv1.MigrationFailed, "StorageVersionMigrationFailed",
 		`resource "/v1, Resource=componentstatuses" does not support discovery operations: [update patch list]`)
 	s.DefineWidgets()
-	await(t, s, "late", migrationv1.MigrationSucceeded)
-	m = get(t, s, "missing")
-	condition(t, &m, migrationv1.MigrationRunning, "MigrationRunning", "The migration is running")
+	awaitMigration(t, s, "late", migrationv1.MigrationSucceeded)
+	m = readMigration(t, s, "missing")
+	checkCondition(t, &m, migrationv1.MigrationRunning, "MigrationRunning", "The migration is running")
 	now.Advance(time.Minute + time.Second)
-	m = await(t, s, "missing", migrationv1.MigrationFailed)
-	condition(t, &m, migrationv1.MigrationFailed, "StorageVersionMigrationFailed", "resource does not exist in discovery")
+	m = awaitMigration(t, s, "missing", migrationv1.MigrationFailed)
+	checkCondition(t, &m, migrationv1.MigrationFailed, "StorageVersionMigrationFailed", "resource does not exist in discovery")
 }
 
-// TestRefusedObject: a migration fails if admission refuses an object; a later one succeeds.
-func TestRefusedObject(t *testing.T) {
-	s := servertest.Start(t, configuration("", true))
+// TestMigrationOfARefusedObject: a migration fails if admission refuses an object; a later one succeeds.
+func TestMigrationOfARefusedObject(t *testing.T) {
+	s := servertest.Start(t, migratorConfig("", true))
 	s.Create("/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"a"}}`)
 	const policy = `"metadata":{"name":"refuse"},"spec":`
 	s.Create(apitest.AdmissionPath+"validatingadmissionpolicies", `{`+policy+`{"matchConstraints":{"resourceRules":[{"apiGroups":[""],
@@ -328,8 +326,8 @@ func TestRefusedObject(t *testing.T) {
 		return controller.Send(http.MethodPatch, "/api/v1/namespaces/default/configmaps/a", `{"data":{"a":"b"}}`).Status
 	}
 	wait.Until(t, "the policy is in effect", func() bool { return status() == http.StatusUnprocessableEntity })
-	begin(s, "refused", "", "configmaps")
-	m := await(t, s, "refused", migrationv1.MigrationFailed)
+	beginMigration(s, "refused", "", "configmaps")
+	m := awaitMigration(t, s, "refused", migrationv1.MigrationFailed)
 	c := meta.FindStatusCondition(m.Status.Conditions, string(migrationv1.MigrationFailed))
 	if c.Reason != "StorageVersionMigrationFailed" ||
 		!strings.Contains(c.Message, "not yet migrated. migration encountered unhandled error: configmaps ") {
@@ -337,6 +335,6 @@ func TestRefusedObject(t *testing.T) {
 	}
 	s.Do(http.MethodDelete, apitest.AdmissionPath+"validatingadmissionpolicybindings/refuse", "")
 	wait.Until(t, "the policy is not in effect", func() bool { return status() == http.StatusOK })
-	begin(s, "next", "", "configmaps")
-	await(t, s, "next", migrationv1.MigrationSucceeded)
+	beginMigration(s, "next", "", "configmaps")
+	awaitMigration(t, s, "next", migrationv1.MigrationSucceeded)
 }

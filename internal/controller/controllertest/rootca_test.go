@@ -1,4 +1,4 @@
-package rootca_test
+package controllertest
 
 import (
 	"encoding/json"

@@ -1,4 +1,4 @@
-package csrsigning_test
+package controllertest
 
 import (
 	"crypto/ecdsa"
@@ -23,10 +23,10 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
-const all = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+const signingRequestsPath = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 
-// request creates a request of the user anna and returns its key.
-func request(t *testing.T, s *servertest.Server, name, signer, usages string) *ecdsa.PrivateKey {
+// requestCertificate creates a request of the user anna and returns its key.
+func requestCertificate(t *testing.T, s *servertest.Server, name, signer, usages string) *ecdsa.PrivateKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -39,21 +39,21 @@ func request(t *testing.T, s *servertest.Server, name, signer, usages string) *e
 		t.Fatal(err)
 	}
 	text := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
-	s.Create(all, fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"request":%q,"signerName":%q,"expirationSeconds":3600,"usages":[%s]}}`,
+	s.Create(signingRequestsPath, fmt.Sprintf(`{"metadata":{"name":%q},"spec":{"request":%q,"signerName":%q,"expirationSeconds":3600,"usages":[%s]}}`,
 		name, text, signer, usages))
 	return key
 }
 
-func read(t *testing.T, s *servertest.Server, name string) (r certificatesv1.CertificateSigningRequest) {
+func readSigningRequest(t *testing.T, s *servertest.Server, name string) (r certificatesv1.CertificateSigningRequest) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(s.Get(all+"/"+name)), &r); err != nil {
+	if err := json.Unmarshal([]byte(s.Get(signingRequestsPath+"/"+name)), &r); err != nil {
 		t.Fatal(err)
 	}
 	return r
 }
 
-func decide(s *servertest.Server, name, decision string) {
-	s.Patch(all+"/"+name+"/approval", `{"status":{"conditions":[{"type":"`+decision+`","status":"True","reason":"Test"}]}}`)
+func decideSigningRequest(s *servertest.Server, name, decision string) {
+	s.Patch(signingRequestsPath+"/"+name+"/approval", `{"status":{"conditions":[{"type":"`+decision+`","status":"True","reason":"Test"}]}}`)
 }
 
 // TestApprovedRequestsAreSigned checks that an approved request gets a certificate that the server accepts, and that others get
@@ -61,29 +61,29 @@ func decide(s *servertest.Server, name, decision string) {
 func TestApprovedRequestsAreSigned(t *testing.T) {
 	s := servertest.Start(t, servertest.Default("csrsigning"))
 	const signer, usages = "kubernetes.io/kube-apiserver-client", `"client auth","digital signature"`
-	request(t, s, "pending", signer, usages)
-	request(t, s, "denied", signer, usages)
-	decide(s, "denied", "Denied")
-	request(t, s, "other", "example.com/signer", usages)
-	decide(s, "other", "Approved")
-	request(t, s, "server", signer, `"client auth","server auth"`)
-	decide(s, "server", "Approved")
-	request(t, s, "useless", signer, `"digital signature"`)
-	decide(s, "useless", "Approved")
-	key := request(t, s, "good", signer, usages)
-	decide(s, "good", "Approved")
+	requestCertificate(t, s, "pending", signer, usages)
+	requestCertificate(t, s, "denied", signer, usages)
+	decideSigningRequest(s, "denied", "Denied")
+	requestCertificate(t, s, "other", "example.com/signer", usages)
+	decideSigningRequest(s, "other", "Approved")
+	requestCertificate(t, s, "server", signer, `"client auth","server auth"`)
+	decideSigningRequest(s, "server", "Approved")
+	requestCertificate(t, s, "useless", signer, `"digital signature"`)
+	decideSigningRequest(s, "useless", "Approved")
+	key := requestCertificate(t, s, "good", signer, usages)
+	decideSigningRequest(s, "good", "Approved")
 
 	for name, want := range map[string]string{"server": `the usage "server auth" is not allowed`, "useless": "client auth is missing"} {
 		wait.Seen(t, "the request "+name+" to fail", func() (bool, string) {
-			r := read(t, s, name)
+			r := readSigningRequest(t, s, name)
 			c := r.Status.Conditions
 			return len(c) == 2 && c[1].Type == "Failed" && strings.Contains(c[1].Message, want), fmt.Sprint(c)
 		})
 	}
 	wait.Seen(t, "the certificate", func() (bool, string) {
-		return len(read(t, s, "good").Status.Certificate) > 0, s.Get(all + "/good")
+		return len(readSigningRequest(t, s, "good").Status.Certificate) > 0, s.Get(signingRequestsPath + "/good")
 	})
-	cert := read(t, s, "good").Status.Certificate
+	cert := readSigningRequest(t, s, "good").Status.Certificate
 	block, _ := pem.Decode(cert)
 	parsed, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
@@ -104,7 +104,7 @@ func TestApprovedRequestsAreSigned(t *testing.T) {
 		t.Errorf("%d %s", who.Status, who.Body)
 	}
 	for _, name := range []string{"pending", "denied", "other"} {
-		if r := read(t, s, name); len(r.Status.Certificate) > 0 || len(r.Status.Conditions) > 1 {
+		if r := readSigningRequest(t, s, name); len(r.Status.Certificate) > 0 || len(r.Status.Conditions) > 1 {
 			t.Errorf("%s: %+v", name, r.Status)
 		}
 	}

@@ -1,4 +1,4 @@
-package namespace_test
+package controllertest
 
 import (
 	"encoding/json"
@@ -13,8 +13,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
-// conditions returns the conditions of the namespace demo that are True, each with its reason and message.
-func conditions(t *testing.T, s *servertest.Server) string {
+// namespaceConditions returns the conditions of the namespace demo that are True, each with its reason and message.
+func namespaceConditions(t *testing.T, s *servertest.Server) string {
 	t.Helper()
 	var n corev1.Namespace
 	if err := json.Unmarshal([]byte(s.Get("/api/v1/namespaces/demo")), &n); err != nil {
@@ -70,12 +70,12 @@ func TestNamespaceDeletionWaitsForFinalizers(t *testing.T) {
 		got := s.Get("/api/v1/namespaces/demo")
 		return strings.Contains(got, "NamespaceFinalizersRemaining"), got
 	})
-	awaitConditions(t, s)                         // kube-controller-manager does not count pods while it waits for them
+	awaitNamespaceConditions(t, s)                // kube-controller-manager does not count pods while it waits for them
 	s.Get("/api/v1/namespaces/demo/configmaps/b") // pods go first
 
 	const noFinalizers = `{"metadata":{"finalizers":null}}`
 	s.Patch("/api/v1/namespaces/demo/pods/p", noFinalizers)
-	awaitConditions(t, s, "NamespaceContentRemaining SomeResourcesRemain "+
+	awaitNamespaceConditions(t, s, "NamespaceContentRemaining SomeResourcesRemain "+
 		"Some resources are remaining: configmaps. has 1 resource instances",
 		"NamespaceFinalizersRemaining SomeFinalizersRemain "+
 			"Some content in the namespace has finalizers remaining: example.com/map in 1 resource instances")
@@ -84,12 +84,12 @@ func TestNamespaceDeletionWaitsForFinalizers(t *testing.T) {
 	s.Gone("/api/v1/namespaces/demo")
 }
 
-// awaitConditions waits until the conditions of the namespace demo that are True are these lines.
-func awaitConditions(t *testing.T, s *servertest.Server, lines ...string) {
+// awaitNamespaceConditions waits until the conditions of the namespace demo that are True are these lines.
+func awaitNamespaceConditions(t *testing.T, s *servertest.Server, lines ...string) {
 	t.Helper()
 	want := strings.Join(lines, "\n")
 	wait.Seen(t, "the conditions\n"+want+"\n", func() (bool, string) {
-		got := conditions(t, s)
+		got := namespaceConditions(t, s)
 		return got == want, "they are\n" + got
 	})
 }
@@ -108,7 +108,7 @@ func TestNamespaceDeletionWaitsForExtensionServers(t *testing.T) {
 	})
 	s.Create("/api/v1/namespaces", `{"metadata":{"name":"demo"}}`)
 	s.Do("DELETE", "/api/v1/namespaces/demo", "")
-	awaitConditions(t, s, "NamespaceDeletionDiscoveryFailure DiscoveryFailed Discovery failed for some groups, 1 failing: "+
+	awaitNamespaceConditions(t, s, "NamespaceDeletionDiscoveryFailure DiscoveryFailed Discovery failed for some groups, 1 failing: "+
 		"unable to retrieve the complete list of server APIs: agg.example.com/v1: stale GroupVersion discovery: "+
 		"agg.example.com/v1")
 	e.Broken.Store(false)

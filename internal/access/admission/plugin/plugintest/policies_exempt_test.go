@@ -1,4 +1,4 @@
-package policies_test
+package plugintest
 
 import (
 	"encoding/json"
@@ -12,10 +12,10 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
-// TestWhatIsExempt writes each resource that configures admission, and each review, under a policy that denies everything, a policy that
+// TestWhatPoliciesExempt writes each resource that configures admission, and each review, under a policy that denies everything, a policy that
 // labels everything, and a webhook that denies everything. Policies may protect the configurations of webhooks; everything else that
 // configures admission is exempt, as in kube-apiserver, so that a wrong configuration can be removed.
-func TestWhatIsExempt(t *testing.T) {
+func TestWhatPoliciesExempt(t *testing.T) {
 	const (
 		hook = `"webhooks":[{"name":"a.example.com","clientConfig":{"url":"https://127.0.0.1:1"},"sideEffects":"None",` +
 			`"admissionReviewVersions":["v1"]}]`

@@ -1,4 +1,4 @@
-package standby_test
+package controllertest
 
 import (
 	"testing"

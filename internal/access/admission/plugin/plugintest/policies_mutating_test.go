@@ -1,4 +1,4 @@
-package policies_test
+package plugintest
 
 import (
 	"fmt"
@@ -27,8 +27,8 @@ func TestMutatingPoliciesChangeTheNextWrite(t *testing.T) {
 	}
 }
 
-// TestMutations applies mutations of both types.
-func TestMutations(t *testing.T) {
+// TestMutationsOfPolicies applies mutations of both types.
+func TestMutationsOfPolicies(t *testing.T) {
 	s := servertest.Start(t, servertest.Default())
 	const config, deployment = `{"metadata":{"name":"a","labels":{"n":"1"}},"data":{"x":"y"}}`, `{"metadata":{"name":"d"},` +
 		`"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[` +
