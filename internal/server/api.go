@@ -14,6 +14,7 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/access/admission"
 	"github.com/keelson-dev/keelson/internal/access/admission/celvars"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/ownerpermissions"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/podsecurity"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/policies"
@@ -37,6 +38,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/server/background"
 	"github.com/keelson-dev/keelson/internal/server/components"
+	"github.com/keelson-dev/keelson/internal/server/filewatch"
+	"github.com/keelson-dev/keelson/internal/server/reload"
 	"github.com/keelson-dev/keelson/internal/server/storemetrics"
 	"github.com/keelson-dev/keelson/internal/server/workloads"
 	"github.com/keelson-dev/keelson/internal/storage"
@@ -110,6 +113,16 @@ func (o *apiOptions) testPlugins() []admission.Plugin {
 	return list
 }
 
+// loadAdmission applies the configuration of admission plug-ins, again when its files change.
+func (o *apiOptions) loadAdmission(apply func(filewatch.Read) error) error {
+	file := o.config.Admission.ConfigFile
+	if file == "" {
+		return apply(filewatch.ReadFile)
+	}
+	_, err := o.config.files.Load(reload.Part{Flag: "--admission-control-config-file", Path: file, Apply: apply})
+	return err
+}
+
 // newAPI returns an api. It serves nothing and does not watch definitions of custom resources until the caller
 // starts it.
 func newAPI(ctx context.Context, o apiOptions) (*api, error) {
@@ -119,12 +132,12 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 	conditions := celvars.NewConditionMetrics(o.metrics)
 	a.buildWebhooks(&o, conditions)
 	a.policies = a.newPolicies(&o, conditions)
-	chain, err := newAdmission(&admissionOptions{
-		config: &o.config.Admission, gates: o.gates, registry: o.registry, authorizer: o.authorization, observer: admission.NewMetrics(o.metrics),
-		calls: o.calls, webhooks: a.webhooks, policies: a.policies, log: o.log,
-		podSecurity: podsecurity.NewMetrics(o.metrics), kinds: a.resourcesOfKind, createNamespace: a.createNamespace,
-		last:  append(o.testPlugins(), o.authorization.guardRoles(), o.authorization.guardSigners(), a.policies.ParameterAccess()),
-		files: o.config.files,
+	chain, err := plugin.NewChain(&plugin.Options{
+		Config: &o.config.Admission, Gates: o.gates, Registry: o.registry, Authorizer: o.authorization,
+		Observer: admission.NewMetrics(o.metrics), Calls: o.calls, Webhooks: a.webhooks, Policies: a.policies, Log: o.log,
+		PodSecurity: podsecurity.NewMetrics(o.metrics), Kinds: a.resourcesOfKind, CreateNamespace: a.createNamespace,
+		Last: append(o.testPlugins(), o.authorization.guardRoles(), o.authorization.guardSigners(), a.policies.ParameterAccess()),
+		Load: o.loadAdmission,
 	})
 	if err != nil {
 		return nil, err

@@ -15,6 +15,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiversion "k8s.io/apimachinery/pkg/version"
 
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/policies"
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/machinery/release"
@@ -77,11 +78,11 @@ func TestGatesOfTheServer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		plugins := admissionPlugins()
+		plugins := plugin.List()
 		for i := range plugins {
-			if name := plugins[i].name; name == "PodTopologyLabels" || name == "MutatingAdmissionPolicy" {
-				p, err := plugins[i].make(&pluginInput{admissionOptions: &admissionOptions{
-					gates: gates, registry: s.api.registry, policies: &policies.Plugins{}}})
+			if name := plugins[i].Name; name == "PodTopologyLabels" || name == "MutatingAdmissionPolicy" {
+				p, err := plugins[i].Make(&plugin.Input{Options: &plugin.Options{
+					Gates: gates, Registry: s.api.registry, Policies: &policies.Plugins{}}})
 				if err != nil {
 					t.Fatal(err)
 				}

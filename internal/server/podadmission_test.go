@@ -14,6 +14,7 @@ import (
 
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/access/admission"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin"
 	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
@@ -134,19 +135,6 @@ plugins:
 	})
 }
 
-// TestPluginsThatNeedAConfiguration do not start without one.
-func TestPluginsThatNeedAConfiguration(t *testing.T) {
-	for name, want := range map[string]string{
-		"EventRateLimit":     "admission plug-in EventRateLimit: limits: Invalid value: null: must not be empty",
-		"ImagePolicyWebhook": "admission plug-in ImagePolicyWebhook: no config specified",
-	} {
-		if _, err := newAdmission(&admissionOptions{config: &config.Admission{Enable: []string{name}}}); err == nil ||
-			err.Error() != want {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
 // requiredPluginConfigs returns a file with configurations of the plug-ins that do not start without one.
 func requiredPluginConfigs(t *testing.T) string {
 	t.Helper()
@@ -187,18 +175,18 @@ func TestPodPluginsIgnoreOtherWrites(t *testing.T) {
 		"PodTolerationRestriction", "EventRateLimit", "ExtendedResourceToleration", "RuntimeClass", "PodTopologyLabels",
 	}
 	conf.ConfigFile = requiredPluginConfigs(t)
-	o := &admissionOptions{config: &conf, registry: s.api.registry, log: slog.Default()}
-	all := admissionPlugins()
+	o := &plugin.Options{Config: &conf, Registry: s.api.registry, Log: slog.Default()}
+	all := plugin.List()
 	obj := &corev1.ConfigMap{}
 	for i := range all {
-		if !slices.Contains(conf.Only, all[i].name) {
+		if !slices.Contains(conf.Only, all[i].Name) {
 			continue
 		}
-		configs, err := readAdmissionConfig(conf.ConfigFile, os.ReadFile, all)
+		configs, err := plugin.ReadConfig(conf.ConfigFile, os.ReadFile, all)
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := all[i].make(&pluginInput{admissionOptions: o, config: configs[all[i].name], read: os.ReadFile})
+		p, err := all[i].Make(&plugin.Input{Options: o, Own: configs[all[i].Name], Read: os.ReadFile})
 		if err != nil {
 			t.Fatal(err)
 		}

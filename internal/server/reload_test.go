@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -18,7 +17,6 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/config"
-	"github.com/keelson-dev/keelson/internal/access/admission"
 	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/certs"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
@@ -351,59 +349,6 @@ func TestAuditEventsFollowTheWebhook(t *testing.T) {
 	server.Store(s)
 	apitest.Send(t, httpClient(t, s, true), "GET", s.URL()+"/api/v1/namespaces/default/configmaps?mark=1", "")
 	for !strings.Contains(wait.Receive(t, "the event at the other webhook", got), "mark=1") {
-	}
-}
-
-// TestUnchangedPluginsAreKept changes what one of four plug-ins is made from, which makes only that one anew, besides those
-// that read files of their own. A bad configuration changes nothing.
-func TestUnchangedPluginsAreKept(t *testing.T) {
-	files := newFolder(t)
-	var made, used []string
-	plugin := func(name string) admissionPlugin {
-		return admissionPlugin{name: name, make: func(in *pluginInput) (admission.Plugin, error) {
-			made = append(made, name+"="+string(in.config))
-			if string(in.config) == `"bad"` {
-				return admission.Plugin{}, errors.New("it is bad")
-			}
-			if name == "reads" {
-				if _, err := in.read(files.dir + "/file"); err != nil {
-					return admission.Plugin{}, err
-				}
-				in.use = func() { used = append(used, string(in.config)) }
-			}
-			return admission.Plugin{Name: name}, nil
-		}}
-	}
-	files.write("file", "")
-	conf := func(changes, reads string) {
-		files.write("admission", "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\nplugins:\n"+
-			"- {name: same, configuration: 1}\n- {name: changes, configuration: "+changes+"}\n- {name: reads, configuration: "+
-			reads+"}\n")
-	}
-	m := &admissionMaker{
-		admissionOptions: &admissionOptions{config: &config.Admission{ConfigFile: files.dir + "/admission"}},
-		all:              []admissionPlugin{plugin("plain"), plugin("same"), plugin("reads"), plugin("changes")},
-	}
-	chain := (*admission.Chain)(nil)
-	for i, step := range []struct{ changes, reads, made, used, err string }{
-		{"1", "1", "plain= same=1 reads=1 changes=1", "1", ""},
-		{"2", "1", "reads=1 changes=2", "1", ""},
-		{"bad", "2", `reads=2 changes="bad"`, "", "it is bad"},
-		{"2", "2", "reads=2", "2", ""},
-	} {
-		made, used = nil, nil
-		conf(step.changes, step.reads)
-		err := m.apply(os.ReadFile)
-		if (err == nil) != (step.err == "") || err != nil && !strings.Contains(err.Error(), step.err) {
-			t.Errorf("step %d: %v", i, err)
-		}
-		if got := strings.Join(made, " "); got != step.made || strings.Join(used, " ") != step.used {
-			t.Errorf("step %d: made %s, not %s; put into effect %q, not %q", i, got, step.made, used, step.used)
-		}
-		if now := m.chain.Current(); (now == chain) != (step.err != "") {
-			t.Errorf("step %d: another chain: %v", i, now != chain)
-		}
-		chain = m.chain.Current()
 	}
 }
 

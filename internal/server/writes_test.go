@@ -12,6 +12,7 @@ import (
 
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/access/admission"
+	"github.com/keelson-dev/keelson/internal/access/admission/plugin"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/webhooks"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/machinery/wait"
@@ -149,15 +150,15 @@ func asked(line string) []string { return []string{"mutate " + line, "validate "
 func TestPluginsIgnoreWritesWithoutAnObject(t *testing.T) {
 	s := start(t, testConfig(t))
 	conf := config.Default().Admission
-	for _, p := range admissionPlugins() {
-		if p.off && p.make != nil && p.name != "AlwaysDeny" {
-			conf.Enable = append(conf.Enable, p.name)
+	for _, p := range plugin.List() {
+		if p.Off && p.Name != "AlwaysDeny" {
+			conf.Enable = append(conf.Enable, p.Name)
 		}
 	}
 	conf.ConfigFile = requiredPluginConfigs(t)
-	chain, err := newAdmission(&admissionOptions{
-		config: &conf, registry: s.api.registry, authorizer: s.authorization, policies: s.api.policies,
-		webhooks: webhooks.New(webhooks.Options{Registry: s.api.registry}), last: []admission.Plugin{s.authorization.guardRoles()},
+	chain, err := plugin.NewChain(&plugin.Options{
+		Config: &conf, Registry: s.api.registry, Authorizer: s.authorization, Policies: s.api.policies,
+		Webhooks: webhooks.New(webhooks.Options{Registry: s.api.registry}), Last: []admission.Plugin{s.authorization.guardRoles()},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,5 +1,5 @@
 // Package admission is the chain of plug-ins that change and check a write before and after it is validated. Each
-// plug-in is a folder in plugin/; internal/server/admission.go has their order.
+// plug-in is a folder in plugin/; package plugin has their order.
 package admission
 
 import (

@@ -1,4 +1,4 @@
-package server
+package plugin
 
 import (
 	"errors"
@@ -8,13 +8,11 @@ import (
 
 	apiserver "k8s.io/apiserver/pkg/apis/apiserver/v1"
 	"sigs.k8s.io/yaml"
-
-	"github.com/keelson-dev/keelson/internal/server/filewatch"
 )
 
-// readAdmissionConfig reads an AdmissionConfiguration and returns the configurations of single plug-ins by their names.
+// ReadConfig reads an AdmissionConfiguration and returns the configurations of single plug-ins by their names.
 // A plug-in has its configuration in the file itself, or in a file of its own whose path is relative to the first.
-func readAdmissionConfig(file string, read filewatch.Read, all []admissionPlugin) (map[string][]byte, error) {
+func ReadConfig(file string, read Read, all []Plugin) (map[string][]byte, error) {
 	if file == "" {
 		return nil, nil
 	}
@@ -43,11 +41,11 @@ func readAdmissionConfig(file string, read filewatch.Read, all []admissionPlugin
 
 // readPluginConfig adds the configuration of one plug-in to out.
 func readPluginConfig(
-	dir string, read filewatch.Read, p apiserver.AdmissionPluginConfiguration, all []admissionPlugin,
+	dir string, read Read, p apiserver.AdmissionPluginConfiguration, all []Plugin,
 	out map[string][]byte,
 ) error {
 	switch {
-	case !slices.ContainsFunc(all, func(known admissionPlugin) bool { return known.name == p.Name }):
+	case !slices.ContainsFunc(all, func(known Plugin) bool { return known.Name == p.Name }):
 		return errors.New("it is unknown")
 	case out[p.Name] != nil:
 		return errors.New("it is configured twice")
