@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/keelson-dev/keelson"
+	"github.com/keelson-dev/keelson/clock"
 	"github.com/keelson-dev/keelson/config"
 )
 
@@ -225,4 +226,25 @@ func ExampleServeWebhook() {
 	c := hook.ClientConfig("/validate") // goes to a ValidatingWebhookConfiguration
 	fmt.Println(*c.URL == hook.URL+"/validate", len(c.CABundle) > 0)
 	// Output: true true
+}
+
+// ExampleStart_clock moves the clock of API objects forward.
+func ExampleStart_clock() {
+	ctx := context.Background()
+	c := clock.New(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
+	conf := config.InMemory()
+	conf.Testing.Clock, conf.Serving.InProcess, conf.Diagnostics.Log = c, true, slog.New(slog.DiscardHandler)
+	s, err := keelson.Start(ctx, conf)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer s.Stop(ctx)
+	c.Advance(36 * time.Hour)
+	m, err := kubernetes.NewForConfigOrDie(s.RESTConfig()).CoreV1().ConfigMaps("default").Create(
+		ctx, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, metav1.CreateOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(m.CreationTimestamp.UTC().Format(time.RFC3339))
+	// Output: 2030-01-02T12:00:00Z
 }
