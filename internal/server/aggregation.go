@@ -5,7 +5,6 @@ import (
 
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/gateway/aggregator"
-	"github.com/keelson-dev/keelson/internal/server/certs"
 	"github.com/keelson-dev/keelson/internal/server/reload"
 )
 
@@ -14,16 +13,6 @@ import (
 func (c *settings) ownFrontProxy() bool {
 	return !c.Authentication.NoOwnCredentials && c.Authentication.ClientCAFile == "" && c.Authentication.RequestHeader.ClientCAFile == "" &&
 		c.Network.Aggregation.ProxyClientCertFile == ""
-}
-
-// ownRequestHeaders are the headers in which the server names users to extension API servers, and the certificate that it
-// shows with them.
-func ownRequestHeaders() config.RequestHeader {
-	return config.RequestHeader{
-		AllowedNames:    []string{certs.FrontProxyName},
-		UsernameHeaders: []string{"X-Remote-User"}, UIDHeaders: []string{"X-Remote-Uid"},
-		GroupHeaders: []string{"X-Remote-Group"}, ExtraHeaderPrefixes: []string{"X-Remote-Extra-"},
-	}
 }
 
 // newAggregator returns what forwards requests to extension API servers.

@@ -36,6 +36,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/machinery/webhook"
 	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/server/authentication"
 	"github.com/keelson-dev/keelson/internal/server/background"
 	"github.com/keelson-dev/keelson/internal/server/components"
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
@@ -90,7 +91,7 @@ type apiOptions struct {
 	kinds          []*registry.Kind
 	registry       *registry.Registry
 	store          storage.Store // the main one
-	authentication *authentication
+	authentication *authentication.Authentication
 	authorization  *authorization
 	outgoing
 	metrics *metrics.Metrics
@@ -128,7 +129,7 @@ func (o *apiOptions) loadAdmission(apply func(filewatch.Read) error) error {
 func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 	a := &api{registry: o.registry, resources: directory.New()}
 	answers := o.authorization.answers()
-	maps.Copy(answers, o.authentication.answers())
+	maps.Copy(answers, o.authentication.Answers())
 	conditions := celvars.NewConditionMetrics(o.metrics)
 	a.buildWebhooks(&o, conditions)
 	a.policies = a.newPolicies(&o, conditions)

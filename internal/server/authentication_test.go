@@ -27,6 +27,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/access/auth/bearer"
 	"github.com/keelson-dev/keelson/internal/access/auth/serviceaccount"
 	"github.com/keelson-dev/keelson/internal/machinery/wait"
+	"github.com/keelson-dev/keelson/internal/server/authentication"
 	"github.com/keelson-dev/keelson/internal/server/datadir"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
@@ -61,7 +62,7 @@ func accountToken(t testing.TB, s *Server, name string) string {
 func TestTokensOutliveARestart(t *testing.T) {
 	conf := testConfig(t)
 	s := start(t, conf)
-	key := filepath.Join(conf.Storage.DataDir, datadir.PKI, accountKeyName)
+	key := filepath.Join(conf.Storage.DataDir, datadir.PKI, authentication.AccountKeyName)
 	token := accountToken(t, s, "robot")
 	stop(t, s)
 	s = start(t, conf)
@@ -79,7 +80,7 @@ func TestTokensOutliveARestart(t *testing.T) {
 func TestOwnKeyIsWrittenWithoutARequest(t *testing.T) {
 	conf := testConfig(t)
 	start(t, conf)
-	key := filepath.Join(conf.Storage.DataDir, datadir.PKI, accountKeyName)
+	key := filepath.Join(conf.Storage.DataDir, datadir.PKI, authentication.AccountKeyName)
 	wait.Until(t, "the key of service account tokens is written", func() bool {
 		_, err := os.Stat(key)
 		return err == nil

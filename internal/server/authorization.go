@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/sha256"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -95,12 +94,12 @@ func newAuthorization(o authorizationOptions) (*authorization, error) {
 	}
 	switch {
 	case c.ConfigFile != "":
-		server := hash([]byte(z.hostPort))
+		server := reload.Hash([]byte(z.hostPort))
 		_, err = z.files.Load(reload.Part{
 			Flag: "--authorization-config", Path: c.ConfigFile, Apply: z.use,
-			Observe: func(err error) { z.counts.Reloaded(err == nil, server, hash(z.content)) },
+			Observe: func(err error) { z.counts.Reloaded(err == nil, server, reload.Hash(z.content)) },
 		})
-		z.counts.Loaded(server, hash(z.content))
+		z.counts.Loaded(server, reload.Hash(z.content))
 	case c.Webhook.ConfigFile != "":
 		_, err = z.files.Load(reload.Part{Flag: "--authorization-webhook-config-file", Path: c.Webhook.ConfigFile, Apply: z.use})
 	default:
@@ -270,8 +269,6 @@ func (z *authorization) accessWebhook(
 	}
 	return webhookauthorizer.New(o)
 }
-
-func hash(content []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(content)) }
 
 // counted counts the decisions of an authorizer, and puts its name before the reason why it did not decide.
 type counted struct {

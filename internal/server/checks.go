@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/internal/machinery/features"
+	"github.com/keelson-dev/keelson/internal/server/authentication"
 	"github.com/keelson-dev/keelson/internal/server/health"
 )
 
@@ -17,7 +18,6 @@ const (
 	peerRecordRunner   = "address for peers"
 	peersRunner        = "peers"
 	servicesRunner     = "addresses and ports of services"
-	legacyRunner       = "use of legacy tokens"
 	proxyClientRunner  = "changes of --proxy-client-cert-file"
 	admissionRunners   = "admission"               // what the names of several begin with
 	fairnessRunners    = "priority and fairness: " // what the names of several begin with
@@ -74,7 +74,7 @@ func (s *starting) checks() []health.Check {
 	if s.gates.Enabled(features.WatchCacheInitializationPostStartHook) {
 		hook("storage-readiness", always)
 	}
-	hook("start-legacy-token-tracking-controller", s.running(legacyRunner, always))
+	hook("start-legacy-token-tracking-controller", s.running(authentication.LegacyRunner, always))
 	hook("start-service-ip-repair-controllers", s.running(servicesRunner, always))
 	hook("rbac/bootstrap-roles", always)
 	hook("scheduling/bootstrap-system-priority-classes", kept)

@@ -15,7 +15,7 @@ import (
 // hasConsole reports whether the server has a console: if it is configured, and requests without credentials are allowed for it. Browsers
 // send none with it.
 func (s *Server) hasConsole() bool {
-	return s.config.Serving.Console && s.authentication.anonymous.Allows(console.Root)
+	return s.config.Serving.Console && s.authentication.Anonymous.Allows(console.Root)
 }
 
 // unauthenticated returns the filter of the pages that need no credentials, nil if none is open.
@@ -31,7 +31,7 @@ func (s *starting) unauthenticated(ready func(context.Context) error) func(http.
 		})
 	}
 	return unauthenticated.New(unauthenticated.Options{
-		Pages: pages, Allows: s.authentication.anonymous.Allows, Refused: unauthenticated.NewMetrics(s.metrics),
+		Pages: pages, Allows: s.authentication.Anonymous.Allows, Refused: unauthenticated.NewMetrics(s.metrics),
 	})
 }
 
@@ -46,7 +46,7 @@ func (s *Server) ConsoleURL() string {
 // newConsole returns the handler of the console.
 func (s *starting) newConsole() *console.Handler {
 	o := console.Options{Version: version.Keelson, Kubernetes: version.Kubernetes, Log: s.log, Now: time.Now}
-	if set := s.authentication.issuers.set; set != nil {
+	if set := s.authentication.Issuers(); set != nil {
 		o.Issuers = func() (out []console.Issuer) {
 			for _, l := range set.Logins() {
 				out = append(out, console.Issuer(l))

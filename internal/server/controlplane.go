@@ -12,6 +12,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/controller/bootstrap"
 	"github.com/keelson-dev/keelson/internal/gateway/peers"
 	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/server/authentication"
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
@@ -82,11 +83,11 @@ func (o *controlPlaneOptions) reconciler() bootstrap.Reconciler {
 }
 
 // trust returns what extension API servers verify clients with.
-func (a *authentication) trust() bootstrap.AuthenticationTrust {
-	t := bootstrap.AuthenticationTrust{ClientCA: a.authorities.clients.PEM()}
-	if a.authorities.proxies != nil {
-		c := &a.requestHeader
-		t.ProxyCA = a.authorities.proxies.PEM()
+func trust(a *authentication.Authentication) bootstrap.AuthenticationTrust {
+	t := bootstrap.AuthenticationTrust{ClientCA: a.Authorities.Clients.PEM()}
+	if a.Authorities.Proxies != nil {
+		c := &a.RequestHeader
+		t.ProxyCA = a.Authorities.Proxies.PEM()
 		t.UsernameHeaders, t.UIDHeaders = c.UsernameHeaders, c.UIDHeaders
 		t.GroupHeaders, t.ExtraHeaderPrefixes, t.AllowedNames = c.GroupHeaders, c.ExtraHeaderPrefixes, c.AllowedNames
 	}

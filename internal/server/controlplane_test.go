@@ -177,7 +177,7 @@ func TestTrustIsPublished(t *testing.T) {
 	)
 	var c corev1.ConfigMap
 	if err := json.Unmarshal([]byte(a.Body), &c); err != nil ||
-		c.Data["client-ca-file"] != string(s.authentication.authorities.clients.PEM()) {
+		c.Data["client-ca-file"] != string(s.authentication.Authorities.Clients.PEM()) {
 		t.Errorf("%d %s %v", a.Status, a.Body, err)
 	}
 }

@@ -45,7 +45,7 @@ func (s *Server) Snapshot(ctx context.Context) (*Snapshot, error) {
 		return nil, errors.New("a snapshot needs the embedded store or the store in memory")
 	}
 	p := &Snapshot{config: *s.config}
-	if keys := s.authentication.keys.own; keys != nil {
+	if keys := s.authentication.Keys.Own; keys != nil {
 		if err := keys.EnsureOwnKeyFile(ctx); err != nil {
 			return nil, err
 		}

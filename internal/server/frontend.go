@@ -16,6 +16,7 @@ import (
 	"github.com/keelson-dev/keelson/config"
 	clientcert "github.com/keelson-dev/keelson/internal/access/auth/x509"
 	"github.com/keelson-dev/keelson/internal/machinery/metrics"
+	"github.com/keelson-dev/keelson/internal/server/authentication"
 	"github.com/keelson-dev/keelson/internal/server/background"
 	"github.com/keelson-dev/keelson/internal/server/chain"
 	"github.com/keelson-dev/keelson/internal/server/httpconn"
@@ -62,7 +63,7 @@ type frontendOptions struct {
 	files          *reload.Files
 	routes         *router
 	identity       *identity
-	authentication *authentication
+	authentication *authentication.Authentication
 	// chain are the options of the filters, except for Stop, which frontend sets itself.
 	chain chain.Options
 	log   *slog.Logger
@@ -90,7 +91,7 @@ func newFrontend(o frontendOptions) (*frontend, error) {
 	connections := &connectionLog{Handler: o.log.Handler(), handshakeError: handshakeErrors(o.chain.Metrics).Inc}
 	f.server = &http.Server{
 		Handler:           f.counted(chain.New(f.routes, o.chain)),
-		TLSConfig:         o.authentication.authorities.tlsConfig(encryption),
+		TLSConfig:         o.authentication.Authorities.TLSConfig(encryption),
 		ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		HTTP2: &http.HTTP2Config{
 			MaxConcurrentStreams: o.maxStreams, MaxReadFrameSize: maxFrame,

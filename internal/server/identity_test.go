@@ -14,6 +14,7 @@ import (
 
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/machinery/wait"
+	"github.com/keelson-dev/keelson/internal/server/authentication"
 	"github.com/keelson-dev/keelson/internal/server/certs"
 	"github.com/keelson-dev/keelson/internal/server/datadir"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
@@ -79,7 +80,7 @@ func TestNoOwnCredentials(t *testing.T) {
 	conf.Authentication.TokenFile, conf.Serving.TLS.CertDir = keys.Authentication.TokenFile, filepath.Join(t.TempDir(), "certs")
 	conf.Authorization.Modes = []string{config.ModeRBAC}
 	conf.Authentication.ServiceAccounts.Issuers = []string{"https://issuer"}
-	sa := filepath.Join(keys.Storage.DataDir, datadir.PKI, accountKeyName)
+	sa := filepath.Join(keys.Storage.DataDir, datadir.PKI, authentication.AccountKeyName)
 	wait.Value(t, "the file of the key of service accounts", func() (os.FileInfo, error) { return os.Stat(sa) })
 	conf.Authentication.ServiceAccounts.KeyFiles, conf.Authentication.ServiceAccounts.SigningKeyFile = []string{sa}, sa
 	s := start(t, settings{Config: conf})

@@ -17,6 +17,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/keelson-dev/keelson/internal/machinery/wait"
+	"github.com/keelson-dev/keelson/internal/server/reload"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
@@ -159,7 +160,7 @@ func TestIssuersAreReloaded(t *testing.T) {
 		shown := apitest.Send(t, httpClient(t, s, true), "GET", s.URL()+"/metrics", "").Body
 		return strings.Contains(
 			shown,
-			`apiserver_authentication_config_controller_automatic_reloads_total{apiserver_id_hash="`+hash(
+			`apiserver_authentication_config_controller_automatic_reloads_total{apiserver_id_hash="`+reload.Hash(
 				[]byte(s.listener.HostPort()),
 			)+`",status="failure"}`,
 		)

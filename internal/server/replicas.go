@@ -10,19 +10,20 @@ import (
 
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/gateway/peers"
+	"github.com/keelson-dev/keelson/internal/server/authentication"
 	"github.com/keelson-dev/keelson/internal/server/datadir"
 )
 
 // accepts returns what this server accepts credentials by. It makes the server's own key of tokens, if that signs.
-func (a *authentication) accepts() peers.Accepts {
+func accepts(a *authentication.Authentication) peers.Accepts {
 	var out peers.Accepts
-	if a.authorities.clients != nil {
-		out.Authorities = fingerprints(a.authorities.clients.PEM())
+	if a.Authorities.Clients != nil {
+		out.Authorities = fingerprints(a.Authorities.Clients.PEM())
 	}
-	if a.keys.source == nil {
+	if a.Keys.Source == nil {
 		return out
 	}
-	keys, _, err := a.keys.source.PublishedKeys() // who signs tokens reports the error
+	keys, _, err := a.Keys.Source.PublishedKeys() // who signs tokens reports the error
 	for _, key := range keys {
 		if err == nil {
 			out.TokenKeys = append(out.TokenKeys, key.ID)
@@ -51,8 +52,8 @@ func (s *starting) compareReplicas(ctx context.Context) (err error) {
 		return err
 	}
 	record, a := s.peerRecord, s.authentication
-	record.Accepts = a.accepts
-	found, err := a.separateReplicas(ctx, record)
+	record.Accepts = func() peers.Accepts { return accepts(a) }
+	found, err := separateReplicas(ctx, a, record)
 	if err != nil {
 		return err
 	}
@@ -62,7 +63,7 @@ func (s *starting) compareReplicas(ctx context.Context) (err error) {
 	logged := ""
 	record.Written = func(ctx context.Context) {
 		text := ""
-		if found, err := a.separateReplicas(ctx, record); err == nil && found != nil {
+		if found, err := separateReplicas(ctx, a, record); err == nil && found != nil {
 			text = config.CommandLine(found.describe())
 		}
 		if text != "" && text != logged {
@@ -89,17 +90,17 @@ type separateReplica struct {
 }
 
 // separateReplicas returns the first such server, nil if there is none.
-func (a *authentication) separateReplicas(ctx context.Context, record *peers.Record) (*separateReplica, error) {
+func separateReplicas(ctx context.Context, a *authentication.Authentication, record *peers.Record) (*separateReplica, error) {
 	others, err := record.Others(ctx)
 	if err != nil || len(others) == 0 {
 		return nil, err
 	}
-	own := a.accepts()
+	own := accepts(a)
 	for _, other := range others {
 		if authorities, keys := own.Separate(other.Accepts); authorities || keys {
 			found := &separateReplica{Other: other, authorities: authorities, keys: keys}
-			if a.config.Storage.DataDir != "" {
-				found.pki = datadir.Certificates(a.config.Storage.DataDir)
+			if a.Config.Storage.DataDir != "" {
+				found.pki = datadir.Certificates(a.Config.Storage.DataDir)
 			}
 			return found, nil
 		}

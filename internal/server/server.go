@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/access/auth/serviceaccount"
+	"github.com/keelson-dev/keelson/internal/controller/bootstrap"
 	"github.com/keelson-dev/keelson/internal/gateway/filter/inflight"
 	"github.com/keelson-dev/keelson/internal/gateway/filter/requestmetrics"
 	"github.com/keelson-dev/keelson/internal/gateway/filter/traffic"
@@ -27,6 +29,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/webhook"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource"
+	"github.com/keelson-dev/keelson/internal/server/authentication"
 	"github.com/keelson-dev/keelson/internal/server/background"
 	"github.com/keelson-dev/keelson/internal/server/certs"
 	"github.com/keelson-dev/keelson/internal/server/chain"
@@ -60,7 +63,7 @@ type Server struct {
 	listener       *listener.Listener
 	stores         *stores
 	identity       *identity
-	authentication *authentication
+	authentication *authentication.Authentication
 	authorization  *authorization
 	api            *api
 	controlPlane   *controlPlane
@@ -249,7 +252,7 @@ func (s *Server) release() error {
 		s.listener.Close(),
 		s.records.audit.close(),
 		s.stopTracing(),
-		s.authentication.close(),
+		s.authentication.Close(),
 		s.stores.close(),
 		s.directories.close(),
 	)
@@ -299,7 +302,7 @@ func (s *Server) KubeconfigPath() string { return s.identity.path }
 // UserToken returns a bearer token of a user, which is valid until the server stops. The user is also in the group
 // system:authenticated.
 func (s *Server) UserToken(name string, groups []string) string {
-	return s.authentication.local.Token(name, groups)
+	return s.authentication.Local.Token(name, groups)
 }
 
 // Dial returns a new connection to a server with Serving.InProcess. It fails if the server has a socket, and after Stop.
@@ -445,12 +448,16 @@ func (s *starting) makeIdentity() (err error) {
 }
 
 func (s *starting) buildAuthentication(ctx context.Context) (err error) {
-	s.authentication, err = newAuthentication(ctx, authenticationOptions{
-		config: s.config, ownCA: s.identity.clientAuthority(), ownFrontProxyCA: s.identity.current.Load().FrontProxyCA,
-		adminToken: s.identity.adminToken,
-		hostPort:   s.listener.HostPort(), advertised: s.listener.AdvertisedHostPort(),
-		exclusive: s.stores.exclusive(), registry: s.registry, outgoing: s.outgoing, metrics: s.metrics,
-		work: s.work, log: s.log,
+	var keys *serviceaccount.Keys
+	if origin := s.config.origin; origin != nil {
+		keys = origin.keys
+	}
+	s.authentication, err = authentication.New(ctx, authentication.Options{
+		Config: &s.config.Config, FlagGiven: s.config.flagGiven, Files: s.config.files, OwnKeys: keys,
+		OwnCA: s.identity.clientAuthority(), OwnFrontProxyCA: s.identity.current.Load().FrontProxyCA,
+		AdminToken: s.identity.adminToken, HostPort: s.listener.HostPort(), Advertised: s.listener.AdvertisedHostPort(),
+		Exclusive: s.stores.exclusive(), Registry: s.registry, Egress: s.egress, Calls: s.calls, Metrics: s.metrics,
+		Work: s.work, Log: s.log,
 	})
 	return err
 }
@@ -503,7 +510,8 @@ func (s *starting) bootstrap(ctx context.Context) error {
 				config: &s.config.Network.ControlPlane, restored: s.config.origin != nil, now: s.config.Testing.Clock.Now,
 				services: s.services, address: s.listener.Advertised, port: s.listener.Port(),
 				record: s.peerRecord, peerAddress: s.peerAddress(), defaultsExist: created,
-				store: s.stores.main, registry: s.registry, client: s.api.client, trust: s.authentication.trust, log: s.log,
+				store: s.stores.main, registry: s.registry, client: s.api.client, log: s.log,
+				trust: func() bootstrap.AuthenticationTrust { return trust(s.authentication) },
 			})
 			return err
 		},
@@ -551,11 +559,11 @@ func (s *starting) startWork(ctx context.Context) error {
 		s.work.Go(peersRunner, background.Forever(s.api.peers.Run))
 	}
 	s.work.Go(servicesRunner, background.Forever(s.api.claims.Run))
-	s.authentication.start(s.api.client)
+	s.authentication.Start(s.api.client)
 	s.config.files.Start(s.work)
 	if made := s.directories.snapshots; made != nil {
 		made.Store, _ = s.stores.main.(snapshots.Exporter)
-		if keys := s.authentication.keys.own; keys != nil {
+		if keys := s.authentication.Keys.Own; keys != nil {
 			made.MakeKeys = keys.EnsureOwnKeyFile
 		}
 		s.work.Go("scheduled snapshots", background.Forever(made.Run))
@@ -587,7 +595,7 @@ func (s *starting) buildHTTP() error {
 	}
 	options := chain.Options{
 		Metrics: s.metrics, Requests: requestmetrics.NewRequests(s.metrics, s.api.resources.Has), Limit: limit,
-		Authentication: s.authentication.filter(), Audit: s.records.audit.filter(s.kinds),
+		Authentication: s.authentication.Filter(), Audit: s.records.audit.filter(s.kinds),
 		Authorization: chain.Authorization{
 			Authorizer: s.authorization, ConstrainedImpersonation: s.gates.Enabled(features.ConstrainedImpersonation),
 		},
@@ -616,7 +624,7 @@ func (s *starting) buildHTTP() error {
 				Version: version.Of(s.gates.Release()), Started: time.Now(), Now: time.Now, Flags: s.config.Diagnostics.Flags,
 				Statusz: s.gates.Enabled(features.ComponentStatusz), Flagz: s.gates.Enabled(features.ComponentFlagz),
 			}),
-			issuer:   s.authentication.issuerDiscovery(),
+			issuer:   s.authentication.IssuerDiscovery(),
 			fairness: s.fairness.pages(),
 			debug:    debugRoutes{profiling: !s.config.Diagnostics.NoProfiling, setVerbosity: s.config.Diagnostics.SetVerbosity, logs: logs},
 		},

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -23,6 +24,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
+
+// reloadEvery is the interval in which files are checked for changes.
+const reloadEvery = 5 * time.Second
 
 // Options are the options of a server that are not in its configuration. Each may be zero.
 type Options struct {
@@ -70,6 +74,9 @@ type settings struct {
 	// files are the parts of the configuration that are read from files. Start sets it.
 	files *reload.Files
 }
+
+// reloadEvery returns the interval in which files are checked for changes.
+func (c *settings) reloadEvery() time.Duration { return cmp.Or(c.fileReload, reloadEvery) }
 
 // maxStreams returns the limit of concurrent requests of one HTTP/2 connection: at most half of all requests that are
 // served, so that one connection cannot use all.

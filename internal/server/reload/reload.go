@@ -3,6 +3,7 @@ package reload
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -256,3 +257,6 @@ func OfField(flag string, err error) error {
 	}
 	return fmt.Errorf("%s: %w", flag, err)
 }
+
+// Hash returns the hash of a configuration as metrics show it.
+func Hash(content []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(content)) }

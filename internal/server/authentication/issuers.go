@@ -1,4 +1,4 @@
-package server
+package authentication
 
 import (
 	"fmt"
@@ -30,21 +30,21 @@ type issuers struct {
 }
 
 // openIssuers reads the configuration of trusted issuers and of anonymous requests.
-func (a *authentication) openIssuers() (err error) {
-	c := &a.config.Authentication
-	a.issuers.counts = oidc.NewMetrics(a.metrics)
+func (a *Authentication) openIssuers() (err error) {
+	c := &a.Config.Authentication
+	a.issuers.counts = oidc.NewMetrics(a.Metrics)
 	switch {
 	case c.ConfigFile != "":
-		identity := hash([]byte(a.hostPort))
-		_, err = a.config.files.Load(reload.Part{
+		identity := reload.Hash([]byte(a.HostPort))
+		_, err = a.Files.Load(reload.Part{
 			Flag: "--authentication-config", Path: c.ConfigFile, Apply: a.useIssuers,
 			Observe: func(err error) {
-				a.issuers.counts.Reloaded(err == nil, identity, hash(a.issuers.file))
+				a.issuers.counts.Reloaded(err == nil, identity, reload.Hash(a.issuers.file))
 			},
 		})
-		a.issuers.counts.Loaded(identity, hash(a.issuers.file))
+		a.issuers.counts.Loaded(identity, reload.Hash(a.issuers.file))
 	case c.OIDC.CAFile != "":
-		_, err = a.config.files.Load(reload.Part{Flag: "--oidc-ca-file", Path: c.OIDC.CAFile, Apply: a.useIssuers})
+		_, err = a.Files.Load(reload.Part{Flag: "--oidc-ca-file", Path: c.OIDC.CAFile, Apply: a.useIssuers})
 	default:
 		err = a.useIssuers(filewatch.ReadFile)
 	}
@@ -52,7 +52,7 @@ func (a *authentication) openIssuers() (err error) {
 }
 
 // useIssuers applies the configuration of trusted issuers at the start and, if its files have changed, later.
-func (a *authentication) useIssuers(read filewatch.Read) error {
+func (a *Authentication) useIssuers(read filewatch.Read) error {
 	config, err := a.configuration(read)
 	switch {
 	case err != nil:
@@ -66,9 +66,9 @@ func (a *authentication) useIssuers(read filewatch.Read) error {
 }
 
 // firstIssuers applies the configuration of the start.
-func (a *authentication) firstIssuers(file *apiserver.AuthenticationConfiguration) (err error) {
-	c := &a.config.Authentication
-	if file.Anonymous != nil && (c.NoAnonymous || a.config.flagGiven("anonymous-auth")) {
+func (a *Authentication) firstIssuers(file *apiserver.AuthenticationConfiguration) (err error) {
+	c := &a.Config.Authentication
+	if file.Anonymous != nil && (c.NoAnonymous || a.FlagGiven("anonymous-auth")) {
 		asKubeAPIServer := field.Forbidden(field.NewPath("anonymous"), "--anonymous-auth flag cannot be set when anonymous field "+
 			"is configured in authentication configuration file")
 		return config.Errorf("{Authentication.NoAnonymous} excludes the field anonymous in {Authentication.ConfigFile}").
@@ -79,9 +79,9 @@ func (a *authentication) firstIssuers(file *apiserver.AuthenticationConfiguratio
 		return fmt.Errorf("invalid authentication configuration: %w", err)
 	}
 	if file.Anonymous != nil {
-		a.anonymous = anonymous.Rule{Enabled: file.Anonymous.Enabled}
+		a.Anonymous = anonymous.Rule{Enabled: file.Anonymous.Enabled}
 		for _, condition := range file.Anonymous.Conditions {
-			a.anonymous.Paths = append(a.anonymous.Paths, condition.Path)
+			a.Anonymous.Paths = append(a.Anonymous.Paths, condition.Path)
 		}
 	}
 	a.issuers.anonymous = file.Anonymous
@@ -92,35 +92,35 @@ func (a *authentication) firstIssuers(file *apiserver.AuthenticationConfiguratio
 	if c.ConfigFile == "" {
 		algorithms = c.OIDC.SigningAlgorithms
 	}
-	a.issuers.set, err = oidc.NewIssuerSet(a.work.Context(), file, mappings, a.audiences, oidc.Options{
-		Algorithms: algorithms, Log: a.log, Cached: a.cached, Now: time.Now,
+	a.issuers.set, err = oidc.NewIssuerSet(a.Work.Context(), file, mappings, a.audiences, oidc.Options{
+		Algorithms: algorithms, Log: a.Log, Cached: a.cached, Now: time.Now,
 		Dialer: a.issuerDialer(), Observe: a.issuers.counts.Token,
 	})
 	if err != nil {
 		return err
 	}
-	a.work.Go("token issuers", background.Forever(a.issuers.set.Run))
+	a.Work.Go("token issuers", background.Forever(a.issuers.set.Run))
 	return nil
 }
 
 // issuerDialer returns the function that connects to issuers with an egress network. It returns nil without an
 // egress configuration.
-func (a *authentication) issuerDialer() func(string) (oidc.DialFunc, error) {
-	if a.egress == nil {
+func (a *Authentication) issuerDialer() func(string) (oidc.DialFunc, error) {
+	if a.Egress == nil {
 		return nil
 	}
 	return func(network string) (oidc.DialFunc, error) {
 		n := egress.Network(network)
-		if !a.egress.Has(n) {
+		if !a.Egress.Has(n) {
 			return nil, fmt.Errorf("egress lookup for %q is not configured", network)
 		}
-		return oidc.DialFunc(a.egress.Dialer(n)), nil
+		return oidc.DialFunc(a.Egress.Dialer(n)), nil
 	}
 }
 
 // configuration returns the configuration of the file, or of the flags if there is no file.
-func (a *authentication) configuration(read filewatch.Read) (*apiserver.AuthenticationConfiguration, error) {
-	c := &a.config.Authentication
+func (a *Authentication) configuration(read filewatch.Read) (*apiserver.AuthenticationConfiguration, error) {
+	c := &a.Config.Authentication
 	if c.ConfigFile != "" {
 		content, err := read(c.ConfigFile)
 		if err != nil {
@@ -155,14 +155,17 @@ func (a *authentication) configuration(read filewatch.Read) (*apiserver.Authenti
 
 // replaceIssuers applies another configuration. It is an error if its setting for anonymous
 // requests differs from the one with which the server started.
-func (a *authentication) replaceIssuers(config *apiserver.AuthenticationConfiguration) error {
+func (a *Authentication) replaceIssuers(config *apiserver.AuthenticationConfiguration) error {
 	in := &a.issuers
-	mappings, errs := oidc.Validate(config, a.config.Authentication.ServiceAccounts.Issuers)
+	mappings, errs := oidc.Validate(config, a.Config.Authentication.ServiceAccounts.Issuers)
 	if !reflect.DeepEqual(in.anonymous, config.Anonymous) {
 		errs = append(errs, field.Forbidden(field.NewPath("anonymous"), "changed from initial configuration file"))
 	}
 	if err := errs.ToAggregate(); err != nil {
 		return err
 	}
-	return in.set.Replace(a.work.Context(), issuerTimeout, config, mappings)
+	return in.set.Replace(a.Work.Context(), issuerTimeout, config, mappings)
 }
+
+// Issuers returns the trusted issuers of OpenID Connect, nil if none are configured.
+func (a *Authentication) Issuers() *oidc.IssuerSet { return a.issuers.set }
