@@ -22,6 +22,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/httpconn"
 	"github.com/keelson-dev/keelson/internal/server/listener"
 	"github.com/keelson-dev/keelson/internal/server/reload"
+	"github.com/keelson-dev/keelson/internal/server/servingcert"
 )
 
 const (
@@ -71,7 +72,7 @@ type frontendOptions struct {
 
 // newFrontend returns an HTTP server whose requests pass the filters and then the router.
 func newFrontend(o frontendOptions) (*frontend, error) {
-	encryption, err := servingTLS(o.serving, o.files, o.identity.serving)
+	encryption, err := servingcert.TLSConfig(o.serving, o.files, o.identity.serving)
 	if err != nil {
 		return nil, err
 	}

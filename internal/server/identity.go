@@ -26,6 +26,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/datadir"
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
 	"github.com/keelson-dev/keelson/internal/server/reload"
+	"github.com/keelson-dev/keelson/internal/server/servingcert"
 )
 
 // renewEvery is the interval in which a running server checks whether its own certificates must be renewed.
@@ -85,7 +86,7 @@ func newIdentity(o identityOptions) (*identity, error) {
 			i.adminToken = rand.Text()
 		}
 	}
-	certFile, keyFile := servingFiles(&c.Serving.TLS, dir)
+	certFile, keyFile := servingcert.Files(&c.Serving.TLS, dir)
 	i.make = certs.Options{
 		Dir: dir, Memory: c.origin.certificates(),
 		Serving: certFile == "" && !c.Serving.InProcess, Admin: c.ownClientAuthority(), FrontProxy: c.ownFrontProxy(),
@@ -105,7 +106,7 @@ func newIdentity(o identityOptions) (*identity, error) {
 	if c.Serving.InProcess {
 		return i, nil
 	}
-	return i, writeServing(&c.Serving.TLS, i.current.Load().Set)
+	return i, servingcert.Write(&c.Serving.TLS, i.current.Load().Set)
 }
 
 // names returns the names and addresses of the server's own serving certificate.
@@ -190,7 +191,7 @@ func (i *identity) run(ctx context.Context) {
 // renew makes the certificates that have to be renewed, and writes the files that contain them.
 func (i *identity) renew() error {
 	if !i.make.Serving && !i.config.Serving.InProcess {
-		if renewed, err := renewServing(&i.config.Serving.TLS, i.make); err != nil {
+		if renewed, err := servingcert.Renew(&i.config.Serving.TLS, i.make); err != nil {
 			return err
 		} else if renewed {
 			i.log.Info("the serving certificate was renewed, with a new authority", "directory", i.config.Serving.TLS.CertDir)
@@ -203,7 +204,7 @@ func (i *identity) renew() error {
 	now := i.current.Load()
 	if !bytes.Equal(before.Serving.Cert, now.Serving.Cert) {
 		i.log.Info("the serving certificate was renewed", "expires", now.serving.Leaf.NotAfter)
-		if err := writeServing(&i.config.Serving.TLS, now.Set); err != nil {
+		if err := servingcert.Write(&i.config.Serving.TLS, now.Set); err != nil {
 			return err
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/certs"
 	"github.com/keelson-dev/keelson/internal/server/datadir"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
+	"github.com/keelson-dev/keelson/internal/server/servingcert"
 )
 
 // leafOf returns the certificate that a server shows.
@@ -161,8 +162,8 @@ func TestOwnCertificatesAreRenewedWhileRunning(t *testing.T) {
 	}
 	renewed := func() bool {
 		file, _ := os.ReadFile(s.KubeconfigPath()) // it is being replaced
-		pair, err := tls.LoadX509KeyPair(filepath.Join(conf.Serving.TLS.CertDir, servingCertName),
-			filepath.Join(conf.Serving.TLS.CertDir, servingKeyName))
+		pair, err := tls.LoadX509KeyPair(filepath.Join(conf.Serving.TLS.CertDir, servingcert.CertName),
+			filepath.Join(conf.Serving.TLS.CertDir, servingcert.KeyName))
 		now := leafOf(t, s)
 		return !now.Equal(before) && s.identity.current.Load().frontProxy != proxy && string(file) != kubeconfig &&
 			string(file) == string(s.Kubeconfig()) && err == nil && pair.Leaf.Equal(now)

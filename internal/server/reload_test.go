@@ -20,6 +20,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/certs"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
+	"github.com/keelson-dev/keelson/internal/server/servingcert"
 )
 
 // folder is a directory whose files a test replaces.
@@ -500,8 +501,8 @@ func TestOwnCertificateInCertDirIsRenewed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		files.write(servingKeyName, string(set.Serving.Key))
-		files.write(servingCertName, string(set.Serving.Cert)+string(set.CA))
+		files.write(servingcert.KeyName, string(set.Serving.Key))
+		files.write(servingcert.CertName, string(set.Serving.Cert)+string(set.CA))
 		pair, err := set.Serving.TLS()
 		if err != nil {
 			t.Fatal(err)

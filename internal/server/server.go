@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/config"
-	"github.com/keelson-dev/keelson/internal/access/auth/serviceaccount"
 	"github.com/keelson-dev/keelson/internal/controller/bootstrap"
 	"github.com/keelson-dev/keelson/internal/gateway/filter/inflight"
 	"github.com/keelson-dev/keelson/internal/gateway/filter/requestmetrics"
@@ -29,6 +28,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/webhook"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/resource"
+	"github.com/keelson-dev/keelson/internal/server/auditing"
 	"github.com/keelson-dev/keelson/internal/server/authentication"
 	"github.com/keelson-dev/keelson/internal/server/background"
 	"github.com/keelson-dev/keelson/internal/server/certs"
@@ -73,9 +73,9 @@ type Server struct {
 
 // records are the records of requests besides metrics.
 type records struct {
-	traffic *traffic.Traffic // nil unless Testing.Record
-	audit   *auditing        // nil where nothing is audited
-	tracer  *tracing.Tracer  // nil if no requests are traced
+	traffic *traffic.Traffic   // nil unless Testing.Record
+	audit   *auditing.Auditing // nil where nothing is audited
+	tracer  *tracing.Tracer    // nil if no requests are traced
 }
 
 // directories are what the server has locked against other processes, each nil if there is none.
@@ -221,7 +221,7 @@ func (s *Server) stopSteps(ctx context.Context) []step {
 		{"close the listener", s.listener.Close},
 		{"end watches", func() error { s.http.endLongRunning(); return nil }},
 		{"finish requests in flight", func() error { return s.http.drain(ctx) }},
-		{"hand on audit events", s.records.audit.close},
+		{"hand on audit events", s.records.audit.Close},
 		{"end background work", func() error { s.endWork(); return nil }},
 		{"close the store and release the directory", s.release},
 	}
@@ -250,7 +250,7 @@ func (s *Server) release() error {
 	s.api.close()
 	return errors.Join(
 		s.listener.Close(),
-		s.records.audit.close(),
+		s.records.audit.Close(),
 		s.stopTracing(),
 		s.authentication.Close(),
 		s.stores.close(),
@@ -399,9 +399,9 @@ func (s *starting) chooseStores() (err error) {
 }
 
 func (s *starting) openAudit() (err error) {
-	s.records.audit, err = openAudit(auditOptions{
-		Audit: &s.config.Audit, budget: cmp.Or(s.config.auditBudget, auditTime), flushTime: cmp.Or(s.config.auditFlushTime, auditTime),
-		files: s.config.files, calls: s.calls, counts: auditevents.NewMetrics(s.metrics), log: s.log,
+	s.records.audit, err = auditing.Open(auditing.Options{
+		Config: &s.config.Audit, Budget: cmp.Or(s.config.auditBudget, auditTime), FlushTime: cmp.Or(s.config.auditFlushTime, auditTime),
+		Files: s.config.files, Calls: s.calls, Metrics: auditevents.NewMetrics(s.metrics), Log: s.log,
 	})
 	return err
 }
@@ -448,14 +448,15 @@ func (s *starting) makeIdentity() (err error) {
 }
 
 func (s *starting) buildAuthentication(ctx context.Context) (err error) {
-	var keys *serviceaccount.Keys
+	own := authentication.Own{
+		CA: s.identity.clientAuthority(), FrontProxyCA: s.identity.current.Load().FrontProxyCA, AdminToken: s.identity.adminToken,
+	}
 	if origin := s.config.origin; origin != nil {
-		keys = origin.keys
+		own.Keys = origin.keys
 	}
 	s.authentication, err = authentication.New(ctx, authentication.Options{
-		Config: &s.config.Config, FlagGiven: s.config.flagGiven, Files: s.config.files, OwnKeys: keys,
-		OwnCA: s.identity.clientAuthority(), OwnFrontProxyCA: s.identity.current.Load().FrontProxyCA,
-		AdminToken: s.identity.adminToken, HostPort: s.listener.HostPort(), Advertised: s.listener.AdvertisedHostPort(),
+		Config: &s.config.Config, FlagGiven: s.config.flagGiven, Files: s.config.files, Own: own,
+		HostPort: s.listener.HostPort(), Advertised: s.listener.AdvertisedHostPort(),
 		Exclusive: s.stores.exclusive(), Registry: s.registry, Egress: s.egress, Calls: s.calls, Metrics: s.metrics,
 		Work: s.work, Log: s.log,
 	})
@@ -595,7 +596,7 @@ func (s *starting) buildHTTP() error {
 	}
 	options := chain.Options{
 		Metrics: s.metrics, Requests: requestmetrics.NewRequests(s.metrics, s.api.resources.Has), Limit: limit,
-		Authentication: s.authentication.Filter(), Audit: s.records.audit.filter(s.kinds),
+		Authentication: s.authentication.Filter(), Audit: s.records.audit.Filter(s.kinds),
 		Authorization: chain.Authorization{
 			Authorizer: s.authorization, ConstrainedImpersonation: s.gates.Enabled(features.ConstrainedImpersonation),
 		},

@@ -3,7 +3,6 @@ package server
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"net"
 	"net/http"
 	"os"
@@ -14,7 +13,6 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/server/certs"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
@@ -136,30 +134,6 @@ func TestWithoutGarbageCollector(t *testing.T) {
 	}
 	if a := apitest.Send(t, client, http.MethodGet, path, ""); a.Status != http.StatusNotFound {
 		t.Errorf("after the deletion: %d %s", a.Status, a.Body)
-	}
-}
-
-// localConn is a connection with a local address alone.
-type localConn struct {
-	net.Conn
-	local net.IP
-}
-
-func (c localConn) LocalAddr() net.Addr { return &net.TCPAddr{IP: c.local, Port: 6443} }
-
-// TestCertificatesForAddresses: a client that sends no name gets the certificate for the address that it connects to.
-func TestCertificatesForAddresses(t *testing.T) {
-	certFile, keyFile, want := writePair(t, t.TempDir(), "own", "a.example.com")
-	for _, address := range []string{"192.0.2.1", "2001:db8::1"} {
-		c := config.Serving{TLS: config.TLS{SNICertKeys: []string{certFile + "," + keyFile + ":" + address}}}
-		s, err := newServingCerts(&c, nil, func() (*tls.Certificate, error) { return nil, errors.New("the standard one") })
-		if err != nil {
-			t.Fatal(err)
-		}
-		pair, err := s.choose(&tls.ClientHelloInfo{Conn: localConn{local: net.ParseIP(address)}})
-		if err != nil || pair.Leaf.SerialNumber.String() != want {
-			t.Errorf("%s: %v", address, err)
-		}
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/release"
 	"github.com/keelson-dev/keelson/internal/server/reload"
 	"github.com/keelson-dev/keelson/internal/server/retention"
+	"github.com/keelson-dev/keelson/internal/server/servingcert"
 	"github.com/keelson-dev/keelson/internal/server/snapshots"
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
@@ -53,7 +54,7 @@ type Options struct {
 	testPlugins []admission.Plugin
 	// lookup resolves the names of hosts; nil means the resolver of the system.
 	lookup connection.Lookup
-	// auditBudget and auditFlushTime are budget and flushTime of auditOptions; 0 means the default.
+	// auditBudget and auditFlushTime are Budget and FlushTime of auditing.Options; 0 means the default.
 	auditBudget, auditFlushTime time.Duration
 }
 
@@ -95,7 +96,7 @@ func (c *settings) maxStreams() int {
 
 // validate returns what is wrong with the values of the configuration.
 func (c *settings) validate() error {
-	errs := []error{c.Config.Validate(), c.validateGiven(), c.validateStorage(), validateTLS(&c.Serving.TLS), c.validateFilters()}
+	errs := []error{c.Config.Validate(), c.validateGiven(), c.validateStorage(), servingcert.Validate(&c.Serving.TLS), c.validateFilters()}
 	errs = append(errs, c.validateControllers()...)
 	if file := c.Network.EgressConfigFile; file != "" {
 		if _, err := os.Stat(file); err != nil {

@@ -78,21 +78,26 @@ type Authentication struct {
 	authenticators authn.Union
 }
 
+// Own is what the server has made itself.
+type Own struct {
+	CA []byte // of client certificates, PEM; empty if there is none
+	// FrontProxyCA is the authority of front proxies, PEM; nil if there is none.
+	FrontProxyCA []byte
+	// AdminToken is a token of the administrator; "" if there is none.
+	AdminToken string
+	// Keys, unless they are nil, are used in place of the keys of service account tokens in files.
+	Keys *serviceaccount.Keys
+}
+
 // Options are the dependencies of Authentication.
 type Options struct {
 	Config *config.Config
 	// FlagGiven reports whether a flag was given on the command line, by its name without dashes.
-	FlagGiven func(name string) bool
-	Files     *reload.Files
-	// OwnKeys, unless they are nil, are used in place of the keys in files.
-	OwnKeys *serviceaccount.Keys
-	OwnCA   []byte // the server's own CA of client certificates in PEM; empty if there is none
-	// AdminToken is a token of the administrator; "" if there is none.
-	AdminToken string
-	// OwnFrontProxyCA is the server's own authority of front proxies, PEM; empty if it has none.
-	OwnFrontProxyCA []byte
-	HostPort        string // where clients on this machine reach the server
-	Advertised      string // host and port at which clients on other machines reach it
+	FlagGiven  func(name string) bool
+	Files      *reload.Files
+	Own        Own
+	HostPort   string // where clients on this machine reach the server
+	Advertised string // host and port at which clients on other machines reach it
 	// Exclusive is true if no other server uses the store.
 	Exclusive bool
 	Registry  *registry.Registry
@@ -157,18 +162,18 @@ func (a *Authentication) Close() error {
 
 // openAuthorities reads the authorities of client certificates.
 func (a *Authentication) openAuthorities() (err error) {
-	if a.Authorities.Clients, err = a.openFile("--client-ca-file", a.OwnCA, a.Config.Authentication.ClientCAFile); err != nil {
+	if a.Authorities.Clients, err = a.openFile("--client-ca-file", a.Own.CA, a.Config.Authentication.ClientCAFile); err != nil {
 		return err
 	}
 	a.RequestHeader = a.Config.Authentication.RequestHeader
 	h := &a.RequestHeader
 	switch {
-	case a.OwnFrontProxyCA != nil:
+	case a.Own.FrontProxyCA != nil:
 		*h = ownRequestHeaders()
 	case h.ClientCAFile == "":
 		return nil
 	}
-	a.Authorities.Proxies, err = a.openFile("--requestheader-client-ca-file", a.OwnFrontProxyCA, h.ClientCAFile)
+	a.Authorities.Proxies, err = a.openFile("--requestheader-client-ca-file", a.Own.FrontProxyCA, h.ClientCAFile)
 	if err != nil {
 		return err
 	}
@@ -211,8 +216,8 @@ func (a *Authentication) openAccountKeys(ctx context.Context) (err error) {
 		o.OwnFile = filepath.Join(a.Config.Storage.DataDir, datadir.PKI, AccountKeyName)
 		o.ReadFile = filewatch.ReadFile
 	}
-	if a.OwnKeys != nil {
-		a.Keys.Own = a.OwnKeys
+	if a.Own.Keys != nil {
+		a.Keys.Own = a.Own.Keys
 	} else if err = a.openOwnKeys(o); err != nil {
 		return fmt.Errorf("cannot use the keys of service account tokens: %w", err)
 	}
@@ -281,9 +286,9 @@ func (a *Authentication) warnOfLives(tooShort, shortened string) {
 // those that call other programs.
 func (a *Authentication) tokenAuthenticators() error {
 	c := &a.Config.Authentication
-	if a.AdminToken != "" {
+	if a.Own.AdminToken != "" {
 		admin := &request.User{Name: certs.AdminUser, Groups: []string{certs.AdminGroup}}
-		a.tokens = append(a.tokens, authn.WrapAudienceAgnostic(a.audiences, statictoken.Single(a.AdminToken, admin)))
+		a.tokens = append(a.tokens, authn.WrapAudienceAgnostic(a.audiences, statictoken.Single(a.Own.AdminToken, admin)))
 	}
 	a.tokens = append(a.tokens, authn.WrapAudienceAgnostic(a.audiences, &a.Local))
 	if a.Config.Authentication.TokenFile != "" {

@@ -68,7 +68,7 @@ func TestProxiesNeedNamesBesideClients(t *testing.T) {
 		if names != "" {
 			c.Authentication.RequestHeader.AllowedNames = []string{names}
 		}
-		a := &Authentication{Options: Options{Config: &c, OwnCA: ca}} // the server's own authority signs clients too
+		a := &Authentication{Options: Options{Config: &c, Own: Own{CA: ca}}} // the server's own authority signs clients too
 		if err := a.openAuthorities(); (err != nil) != refused || err != nil && !strings.Contains(err.Error(), "overlapping") {
 			t.Errorf("allowed names %q: %v", names, err)
 		}

@@ -1,4 +1,5 @@
-package server
+// Package auditing connects the policy of the audit log with its sinks.
+package auditing
 
 import (
 	"cmp"
@@ -29,42 +30,40 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/reload"
 )
 
-// auditing audits the requests of a server. A nil auditing audits nothing.
-type auditing struct {
+// Auditing audits the requests of a server. Nil audits nothing.
+type Auditing struct {
+	Options
 	policy policy.Current
 	sinks  audit.Union
 	files  []io.Closer
-	log    *slog.Logger
-	counts *audit.Metrics
 	// maxObject is the size in bytes from which no sink accepts an object. It is negative if a sink accepts objects
 	// of any size, and 0 before there are sinks.
 	maxObject int64
-	c         auditOptions
 	closing   sync.Once
 }
 
-// auditOptions are the dependencies of auditing.
-type auditOptions struct {
-	*config.Audit
-	// budget limits the time that a request waits for a log or webhook in the blocking modes, flushTime the time in
-	// which buffered events are written while the server stops.
-	budget, flushTime time.Duration
-	files             *reload.Files
-	calls             webhook.Options
-	counts            *audit.Metrics
-	log               *slog.Logger
+// Options are the dependencies of Auditing.
+type Options struct {
+	Config *config.Audit
+	// Budget limits the time that a request waits for a log or webhook in the blocking modes, FlushTime the time in
+	// which Close writes buffered events.
+	Budget, FlushTime time.Duration
+	Files             *reload.Files
+	Calls             webhook.Options
+	Metrics           *audit.Metrics
+	Log               *slog.Logger
 }
 
-// openAudit reads the policy and opens the sinks of events. It returns nil if nothing is audited.
-func openAudit(c auditOptions) (*auditing, error) {
-	files, log := c.files, c.log
+// Open reads the policy and opens the sinks of events. It returns nil if nothing is audited.
+func Open(o Options) (*Auditing, error) {
+	c, files, log := o.Config, o.Files, o.Log
 	if c.PolicyFile == "" {
 		if c.Log.Path != "" || c.Webhook.ConfigFile != "" {
 			log.Info("without --audit-policy-file nothing is audited")
 		}
 		return nil, nil
 	}
-	a := &auditing{log: log, c: c, counts: c.counts}
+	a := &Auditing{Options: o}
 	_, err := files.Load(reload.Part{Flag: "--audit-policy-file", Path: c.PolicyFile, Apply: func(read filewatch.Read) error {
 		p, err := policy.Load(c.PolicyFile, read, log)
 		if err == nil {
@@ -85,9 +84,9 @@ func openAudit(c auditOptions) (*auditing, error) {
 		a.add(auditlog.New(out, c.Log.Format, a.report), &c.Log.AuditSink, batch)
 	}
 	if c.Webhook.ConfigFile != "" {
-		client, err := files.Webhook("--audit-webhook-config-file", c.Webhook.ConfigFile, c.calls)
+		client, err := files.Webhook("--audit-webhook-config-file", c.Webhook.ConfigFile, o.Calls)
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("initializing audit webhook: %w", err), a.close())
+			return nil, errors.Join(fmt.Errorf("initializing audit webhook: %w", err), a.Close())
 		}
 		batch := batchOptions(&c.Webhook.AuditSink)
 		batch.Throttle, batch.Concurrent = !c.Webhook.NoThrottle, true
@@ -99,13 +98,13 @@ func openAudit(c auditOptions) (*auditing, error) {
 	return a, nil
 }
 
-func (a *auditing) openLog(c *config.AuditLog) (io.Writer, error) {
+func (a *Auditing) openLog(c *config.AuditLog) (io.Writer, error) {
 	if c.Path == "-" {
 		return os.Stdout, nil
 	}
 	file, err := auditlog.OpenFile(auditlog.FileOptions{
 		Path: c.Path, MaxSize: c.MaxSize, MaxAge: c.MaxAge, MaxBackups: c.MaxBackups, Compress: c.Compress,
-		OnError: func(err error) { a.log.Error("audit: old log files", "error", err) },
+		OnError: func(err error) { a.Log.Error("audit: old log files", "error", err) },
 	})
 	if err != nil {
 		return nil, err
@@ -122,12 +121,12 @@ func batchOptions(c *config.AuditSink) sink.BatchOptions {
 }
 
 // add adds a backend with the buffering and truncation of its configuration.
-func (a *auditing) add(b sink.Backend, c *config.AuditSink, batch sink.BatchOptions) {
+func (a *Auditing) add(b sink.Backend, c *config.AuditSink, batch sink.BatchOptions) {
 	var s audit.Sink
 	if c.Mode == sink.ModeBatch {
 		s = sink.NewBatch(b, batch, a.report)
 	} else {
-		s = sink.NewBlocking(b, c.Mode == sink.ModeBlockingStrict, a.c.budget, a.report)
+		s = sink.NewBlocking(b, c.Mode == sink.ModeBlockingStrict, a.Budget, a.report)
 	}
 	switch {
 	case !c.Truncate:
@@ -143,23 +142,23 @@ func (a *auditing) add(b sink.Backend, c *config.AuditSink, batch sink.BatchOpti
 
 // report logs events that could not be written. It implements audit.Report. It logs only the identity of events,
 // because their content may be secret.
-func (a *auditing) report(part string, err error, events []*audit.Event) {
-	a.counts.Error(part, len(events))
+func (a *Auditing) report(part string, err error, events []*audit.Event) {
+	a.Metrics.Error(part, len(events))
 	ids := make([]string, 0, len(events))
 	for _, e := range events {
 		ids = append(ids, string(e.AuditID))
 	}
-	a.log.Error("audit events are lost or late", "plugin", part, "error", err, "events", len(events), "audit-IDs", ids)
+	a.Log.Error("audit events are lost or late", "plugin", part, "error", err, "events", len(events), "audit-IDs", ids)
 }
 
-// filter returns the options of the audit filter, nil if nothing is audited.
-func (a *auditing) filter(kinds []*registry.Kind) *auditfilter.Auditor {
+// Filter returns the options of the audit filter, nil if nothing is audited.
+func (a *Auditing) Filter(kinds []*registry.Kind) *auditfilter.Auditor {
 	if a == nil {
 		return nil
 	}
 	return &auditfilter.Auditor{
 		Policy: &a.policy, Sink: a.sinks, NewObject: newObjects(kinds),
-		Observe: func(l audit.Level) { a.counts.Level(l.String()) }, Count: a.counts.Event, Rejected: a.counts.Rejected,
+		Observe: func(l audit.Level) { a.Metrics.Level(l.String()) }, Count: a.Metrics.Event, Rejected: a.Metrics.Rejected,
 		MaxObjectBytes: max(a.maxObject, 0),
 	}
 }
@@ -193,13 +192,13 @@ func newObjects(kinds []*registry.Kind) func(schema.GroupVersionKind) runtime.Ob
 	}
 }
 
-// close writes the buffered events and closes the log. It may be called again, and with a nil auditing.
-func (a *auditing) close() (err error) {
+// Close writes the buffered events and closes the log. It may be called again, and with a nil Auditing.
+func (a *Auditing) Close() (err error) {
 	if a == nil {
 		return nil
 	}
 	a.closing.Do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), a.c.flushTime)
+		ctx, cancel := context.WithTimeout(context.Background(), a.FlushTime)
 		defer cancel()
 		if err = a.sinks.Close(ctx); err != nil {
 			return // a file that hangs may be in use

@@ -1,4 +1,6 @@
-package server
+// Package servingcert has the certificates that a server shows: the one for each name, the TLS configuration with them, and the copy of the
+// server's own in a directory.
+package servingcert
 
 import (
 	"bytes"
@@ -27,8 +29,8 @@ var tlsVersions = map[string]uint16{
 	"VersionTLS12": tls.VersionTLS12, "VersionTLS13": tls.VersionTLS13,
 }
 
-// validateTLS returns what is wrong with the versions, cipher suites and additional certificates.
-func validateTLS(c *config.TLS) error {
+// Validate returns what is wrong with the versions, cipher suites and additional certificates.
+func Validate(c *config.TLS) error {
 	var errs []error
 	if _, ok := tlsVersions[c.MinVersion]; !ok {
 		errs = append(errs, config.Errorf("{Serving.TLS.MinVersion}: unknown tls version %q", c.MinVersion))
@@ -73,8 +75,8 @@ func parseSNI(value string) (certFile, keyFile string, names []string, err error
 	return certFile, keyFile, names, nil
 }
 
-// servingCerts chooses the certificate of a connection.
-type servingCerts struct {
+// certificates chooses the certificate of a connection.
+type certificates struct {
 	standard func() (*tls.Certificate, error)
 	pairs    []*sniPair
 	names    atomic.Pointer[sniNames]
@@ -93,12 +95,12 @@ type sniNames struct {
 	explicit, extracted map[string]*sniPair
 }
 
-// newServingCerts reads the certificates of SNICertKeys. The first one with a name is used for it.
-func newServingCerts(
+// newCertificates reads the certificates of SNICertKeys. The first one with a name is used for it.
+func newCertificates(
 	c *config.Serving, files *reload.Files, standard func() (*tls.Certificate, error),
-) (*servingCerts, error) {
+) (*certificates, error) {
 	const flag = "--tls-sni-cert-key"
-	s := &servingCerts{standard: standard}
+	s := &certificates{standard: standard}
 	var mu sync.Mutex // held while names are collected: each pair is followed by a goroutine of its own
 	for _, value := range c.TLS.SNICertKeys {
 		certFile, keyFile, names, err := parseSNI(value)
@@ -124,7 +126,7 @@ func newServingCerts(
 }
 
 // collectNames makes the names of the certificates that are in use.
-func (s *servingCerts) collectNames() {
+func (s *certificates) collectNames() {
 	n := &sniNames{explicit: map[string]*sniPair{}, extracted: map[string]*sniPair{}}
 	for _, p := range s.pairs {
 		to, names := n.explicit, p.names
@@ -143,7 +145,7 @@ func (s *servingCerts) collectNames() {
 
 // choose is for tls.Config.GetCertificate. A name without a wildcard comes before one with it, and a name of the flag
 // before one of a certificate.
-func (s *servingCerts) choose(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+func (s *certificates) choose(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if len(s.pairs) > 0 {
 		known := s.names.Load()
 		name := strings.ToLower(hello.ServerName)
@@ -167,15 +169,15 @@ func (s *servingCerts) choose(hello *tls.ClientHelloInfo) (*tls.Certificate, err
 	return s.standard()
 }
 
-// servingTLS returns the configuration of the HTTPS server without its client authorities.
-func servingTLS(
+// TLSConfig returns the configuration of the HTTPS server without its client authorities.
+func TLSConfig(
 	c *config.Serving, files *reload.Files, standard func() (*tls.Certificate, error),
 ) (*tls.Config, error) {
 	suites, err := cipherSuites(c.TLS.CipherSuites)
 	if err != nil {
 		return nil, err
 	}
-	chosen, err := newServingCerts(c, files, standard)
+	chosen, err := newCertificates(c, files, standard)
 	if err != nil {
 		return nil, err
 	}
@@ -194,26 +196,26 @@ func servingTLS(
 
 // Names of the files in config.TLS.CertDir.
 const (
-	servingCertName = "apiserver.crt"
-	servingKeyName  = "apiserver.key"
+	CertName = "apiserver.crt"
+	KeyName  = "apiserver.key"
 )
 
-// servingFiles returns the files of a serving certificate that the server has not just created, "" if there are none.
+// Files returns the files of a serving certificate that the server has not just created, "" if there are none.
 // pki is the directory of the server's own certificates: a certificate in CertDir that is a copy of one in pki is the
 // server's own. A certificate that an earlier process created without such a directory is used until it expires soon,
 // because clients may trust its CA.
-func servingFiles(c *config.TLS, pki string) (certFile, keyFile string) {
+func Files(c *config.TLS, pki string) (certFile, keyFile string) {
 	if c.CertFile != "" || c.CertDir == "" {
 		return c.CertFile, c.KeyFile
 	}
-	certFile, keyFile = filepath.Join(c.CertDir, servingCertName), filepath.Join(c.CertDir, servingKeyName)
+	certFile, keyFile = filepath.Join(c.CertDir, CertName), filepath.Join(c.CertDir, KeyName)
 	for _, name := range []string{certFile, keyFile} {
 		if _, err := os.Stat(name); err != nil {
 			return "", ""
 		}
 	}
 	given, _ := filewatch.ReadFile(certFile) // an error is reported when it is used
-	if own, err := filewatch.ReadFile(filepath.Join(pki, servingCertName)); pki != "" && err == nil && bytes.HasPrefix(given, own) {
+	if own, err := filewatch.ReadFile(filepath.Join(pki, CertName)); pki != "" && err == nil && bytes.HasPrefix(given, own) {
 		return "", ""
 	}
 	if own := certs.OwnServing(given); own != nil && certs.EndsSoon(own, time.Now()) {
@@ -222,13 +224,13 @@ func servingFiles(c *config.TLS, pki string) (certFile, keyFile string) {
 	return certFile, keyFile
 }
 
-// renewServing replaces a certificate in CertDir that an earlier process has made and that expires soon. The new one is signed
+// Renew replaces a certificate in CertDir that an earlier process has made and that expires soon. The new one is signed
 // by a new authority, because the key of the old authority was not kept. It reports whether it replaced a certificate.
-func renewServing(c *config.TLS, o certs.Options) (bool, error) {
+func Renew(c *config.TLS, o certs.Options) (bool, error) {
 	if c.CertDir == "" || c.CertFile != "" {
 		return false, nil
 	}
-	given, err := filewatch.ReadFile(filepath.Join(c.CertDir, servingCertName))
+	given, err := filewatch.ReadFile(filepath.Join(c.CertDir, CertName))
 	if err != nil {
 		return false, err
 	}
@@ -239,11 +241,11 @@ func renewServing(c *config.TLS, o certs.Options) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return true, writeServing(c, set)
+	return true, Write(c, set)
 }
 
-// writeServing writes the server's own certificate to CertDir, with the authority that clients verify it with.
-func writeServing(c *config.TLS, set *certs.Set) error {
+// Write writes the server's own certificate to CertDir, with the authority that clients verify it with.
+func Write(c *config.TLS, set *certs.Set) error {
 	if c.CertDir == "" || c.CertFile != "" {
 		return nil
 	}
@@ -255,8 +257,8 @@ func writeServing(c *config.TLS, set *certs.Set) error {
 		content []byte
 		mode    os.FileMode
 	}{
-		{servingCertName, slices.Concat(set.Serving.Cert, set.CA), 0o644},
-		{servingKeyName, set.Serving.Key, datadir.PrivateFile},
+		{CertName, slices.Concat(set.Serving.Cert, set.CA), 0o644},
+		{KeyName, set.Serving.Key, datadir.PrivateFile},
 	} {
 		if err := certs.WriteFile(filepath.Join(c.CertDir, file.name), file.content, file.mode); err != nil {
 			return config.Errorf("{Serving.TLS.CertDir}: %w", err)
