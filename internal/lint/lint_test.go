@@ -512,7 +512,7 @@ var owned = []struct {
 	{
 		[]string{".Authorize"},
 		[]string{
-			"internal/access/auth/", "internal/gateway/filter/", "internal/server/authorization.go",
+			"internal/access/auth/", "internal/gateway/filter/", "internal/server/authorization/",
 			"internal/access/admission/celvars/authorizer.go", // policies ask about other users too
 		},
 		"a further permission for a request is asked for by authz.Further, which knows constrained impersonation",

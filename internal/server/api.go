@@ -37,6 +37,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/webhook"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/server/authentication"
+	"github.com/keelson-dev/keelson/internal/server/authorization"
 	"github.com/keelson-dev/keelson/internal/server/background"
 	"github.com/keelson-dev/keelson/internal/server/components"
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
@@ -92,7 +93,7 @@ type apiOptions struct {
 	registry       *registry.Registry
 	store          storage.Store // the main one
 	authentication *authentication.Authentication
-	authorization  *authorization
+	authorization  *authorization.Authorization
 	outgoing
 	metrics *metrics.Metrics
 	work    *background.Group // runs what follows the configuration of admission
@@ -128,7 +129,7 @@ func (o *apiOptions) loadAdmission(apply func(filewatch.Read) error) error {
 // starts it.
 func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 	a := &api{registry: o.registry, resources: directory.New()}
-	answers := o.authorization.answers()
+	answers := o.authorization.Answers()
 	maps.Copy(answers, o.authentication.Answers())
 	conditions := celvars.NewConditionMetrics(o.metrics)
 	a.buildWebhooks(&o, conditions)
@@ -137,7 +138,7 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 		Config: &o.config.Admission, Gates: o.gates, Registry: o.registry, Authorizer: o.authorization,
 		Observer: admission.NewMetrics(o.metrics), Calls: o.calls, Webhooks: a.webhooks, Policies: a.policies, Log: o.log,
 		PodSecurity: podsecurity.NewMetrics(o.metrics), Kinds: a.resourcesOfKind, CreateNamespace: a.createNamespace,
-		Last: append(o.testPlugins(), o.authorization.guardRoles(), o.authorization.guardSigners(), a.policies.ParameterAccess()),
+		Last: append(o.testPlugins(), o.authorization.GuardRoles(), o.authorization.GuardSigners(), a.policies.ParameterAccess()),
 		Load: o.loadAdmission,
 	})
 	if err != nil {

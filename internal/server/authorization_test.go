@@ -15,7 +15,6 @@ import (
 
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/machinery/wait"
-	"github.com/keelson-dev/keelson/internal/server/filewatch"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
@@ -382,49 +381,6 @@ func TestWebhookAuthorizesConditionally(t *testing.T) {
 	}
 	if a := c.dave(http.MethodGet, "/api/v1/pods"); a.Status != http.StatusOK {
 		t.Errorf("what is remembered: %d %s", a.Status, a.Body)
-	}
-}
-
-// reads returns a function that reads every file as a text.
-func reads(text string) filewatch.Read {
-	return func(string) ([]byte, error) { return []byte(text), nil }
-}
-
-func TestTheConfigurationIsReloaded(t *testing.T) {
-	const head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n"
-	conf := testConfig(t)
-	conf.Authorization.ConfigFile = filepath.Join(t.TempDir(), "authorization.yaml")
-	if err := os.WriteFile(
-		conf.Authorization.ConfigFile, []byte(head+"- {type: AlwaysDeny, name: alwaysdeny}\n- {type: RBAC, name: rbac}\n"),
-		0o600,
-	); err != nil {
-		t.Fatal(err)
-	}
-	c := newCluster(t, conf)
-	const path = "/api/v1/namespaces/default/configmaps"
-	if a := c.dave(http.MethodGet, path); a.Status != http.StatusForbidden {
-		t.Fatalf("%d %s", a.Status, a.Body)
-	}
-	for text, want := range map[string]string{
-		head:                                  "at least one authorization mode must be defined",
-		head + "- {type: RBAC, name: rbac}\n": "missing required types: [AlwaysDeny]",
-		head + "- {type: AlwaysDeny, name: alwaysdeny}\n- {type: RBAC, name: rbac}\n- {type: Node, name: node}\n": "authorizer type Node is not " +
-			"allowed if it was not enabled at initial server startup",
-	} {
-		if err := c.authorization.use(reads(text)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", text, err, want)
-		}
-	}
-	if a := c.dave(http.MethodGet, path); a.Status != http.StatusForbidden {
-		t.Errorf("what is wrong changed something: %d %s", a.Status, a.Body)
-	}
-	more := head + "- {type: AlwaysDeny, name: alwaysdeny}\n- {type: RBAC, name: rbac}\n- {type: AlwaysAllow," +
-		" name: alwaysallow}\n"
-	if err := c.authorization.use(reads(more)); err != nil {
-		t.Fatal(err)
-	}
-	if a := c.dave(http.MethodGet, path); a.Status != http.StatusOK {
-		t.Errorf("after the reload: %d %s", a.Status, a.Body)
 	}
 }
 

@@ -30,6 +30,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource"
 	"github.com/keelson-dev/keelson/internal/server/auditing"
 	"github.com/keelson-dev/keelson/internal/server/authentication"
+	"github.com/keelson-dev/keelson/internal/server/authorization"
 	"github.com/keelson-dev/keelson/internal/server/background"
 	"github.com/keelson-dev/keelson/internal/server/certs"
 	"github.com/keelson-dev/keelson/internal/server/chain"
@@ -64,7 +65,7 @@ type Server struct {
 	stores         *stores
 	identity       *identity
 	authentication *authentication.Authentication
-	authorization  *authorization
+	authorization  *authorization.Authorization
 	api            *api
 	controlPlane   *controlPlane
 	fairness       *fairness // nil if API priority and fairness is switched off
@@ -464,9 +465,9 @@ func (s *starting) buildAuthentication(ctx context.Context) (err error) {
 }
 
 func (s *starting) buildAuthorization() (err error) {
-	s.authorization, err = newAuthorization(authorizationOptions{
-		config: &s.config.Authorization, files: s.config.files, gates: s.gates, hostPort: s.listener.HostPort(),
-		registry: s.registry, calls: s.calls, metrics: s.metrics, work: s.work, log: s.log,
+	s.authorization, err = authorization.New(authorization.Options{
+		Config: &s.config.Authorization, Files: s.config.files, Gates: s.gates, HostPort: s.listener.HostPort(),
+		Registry: s.registry, Calls: s.calls, Metrics: s.metrics, Work: s.work, Log: s.log,
 	})
 	return err
 }
@@ -505,7 +506,7 @@ func (s *starting) bootstrap(ctx context.Context) error {
 		return err
 	}
 	err = inParallel(
-		func() error { return s.authorization.start(ctx, s.api.client, created) },
+		func() error { return s.authorization.Start(ctx, s.api.client, created) },
 		func() (err error) {
 			s.controlPlane, err = newControlPlane(ctx, controlPlaneOptions{
 				config: &s.config.Network.ControlPlane, restored: s.config.origin != nil, now: s.config.Testing.Clock.Now,

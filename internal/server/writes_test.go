@@ -158,7 +158,7 @@ func TestPluginsIgnoreWritesWithoutAnObject(t *testing.T) {
 	conf.ConfigFile = requiredPluginConfigs(t)
 	chain, err := plugin.NewChain(&plugin.Options{
 		Config: &conf, Registry: s.api.registry, Authorizer: s.authorization, Policies: s.api.policies,
-		Webhooks: webhooks.New(webhooks.Options{Registry: s.api.registry}), Last: []admission.Plugin{s.authorization.guardRoles()},
+		Webhooks: webhooks.New(webhooks.Options{Registry: s.api.registry}), Last: []admission.Plugin{s.authorization.GuardRoles()},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,4 +1,5 @@
-package server
+// Package authorization connects the authorizers of a configuration, and replaces them when its files change.
+package authorization
 
 import (
 	"context"
@@ -37,9 +38,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/reload"
 )
 
-// authorization authorizes requests by the current configuration. It implements authz.Authorizer.
-type authorization struct {
-	authorizationOptions
+// Authorization authorizes requests by the current configuration. It implements authz.Authorizer.
+type Authorization struct {
+	Options
 	rbac *rbac.Authorizer
 	// node and abac are nil unless the configuration at the start enabled them.
 	node *node.Authorizer
@@ -57,36 +58,36 @@ type authorization struct {
 	graphChanged func(operation string, took time.Duration)
 }
 
-// authorizationOptions are the dependencies of authorization.
-type authorizationOptions struct {
-	config   *config.Authorization
-	files    *reload.Files
-	gates    features.Gates
-	hostPort string // where the server is reached
-	registry *registry.Registry
-	calls    webhook.Options
-	metrics  *metrics.Metrics
-	// work runs the background tasks of the authorizers.
-	work *background.Group
-	log  *slog.Logger
+// Options are the dependencies of Authorization.
+type Options struct {
+	Config   *config.Authorization
+	Files    *reload.Files
+	Gates    features.Gates
+	HostPort string // where the server is reached
+	Registry *registry.Registry
+	Calls    webhook.Options // for webhooks outside the cluster
+	Metrics  *metrics.Metrics
+	// Work runs the background tasks of the authorizers.
+	Work *background.Group
+	Log  *slog.Logger
 }
 
 // Authorize implements authz.Authorizer.
-func (z *authorization) Authorize(ctx context.Context, a authz.Attributes) (authz.Decision, string, error) {
+func (z *Authorization) Authorize(ctx context.Context, a authz.Attributes) (authz.Decision, string, error) {
 	return z.current.Load().Authorize(ctx, a)
 }
 
 // RulesFor implements authz.RuleResolver.
-func (z *authorization) RulesFor(ctx context.Context, u *request.User, namespace string) (authz.Rules, error) {
+func (z *Authorization) RulesFor(ctx context.Context, u *request.User, namespace string) (authz.Rules, error) {
 	return z.current.Load().RulesFor(ctx, u, namespace)
 }
 
-// newAuthorization creates the authorizers. They have no objects until start is called.
-func newAuthorization(o authorizationOptions) (*authorization, error) {
-	c := o.config
-	z := &authorization{
-		authorizationOptions: o, rbac: rbac.New(), counts: authz.NewMetrics(o.metrics),
-		graphChanged: node.NewMetrics(o.metrics), webhookCalls: webhookauthorizer.NewMetrics(o.metrics),
+// New creates the authorizers. They have no objects until Start is called.
+func New(o Options) (*Authorization, error) {
+	c := o.Config
+	z := &Authorization{
+		Options: o, rbac: rbac.New(), counts: authz.NewMetrics(o.Metrics),
+		graphChanged: node.NewMetrics(o.Metrics), webhookCalls: webhookauthorizer.NewMetrics(o.Metrics),
 	}
 	var err error
 	if z.paths, err = staticauthorizer.NewAlwaysAllowPaths(c.AlwaysAllowPaths); err != nil {
@@ -94,14 +95,14 @@ func newAuthorization(o authorizationOptions) (*authorization, error) {
 	}
 	switch {
 	case c.ConfigFile != "":
-		server := reload.Hash([]byte(z.hostPort))
-		_, err = z.files.Load(reload.Part{
+		server := reload.Hash([]byte(z.HostPort))
+		_, err = z.Files.Load(reload.Part{
 			Flag: "--authorization-config", Path: c.ConfigFile, Apply: z.use,
 			Observe: func(err error) { z.counts.Reloaded(err == nil, server, reload.Hash(z.content)) },
 		})
 		z.counts.Loaded(server, reload.Hash(z.content))
 	case c.Webhook.ConfigFile != "":
-		_, err = z.files.Load(reload.Part{Flag: "--authorization-webhook-config-file", Path: c.Webhook.ConfigFile, Apply: z.use})
+		_, err = z.Files.Load(reload.Part{Flag: "--authorization-webhook-config-file", Path: c.Webhook.ConfigFile, Apply: z.use})
 	default:
 		err = z.use(filewatch.ReadFile)
 	}
@@ -109,8 +110,8 @@ func newAuthorization(o authorizationOptions) (*authorization, error) {
 }
 
 // use applies the configuration at the start and, if its files have changed, later.
-func (z *authorization) use(read filewatch.Read) error {
-	c, content, err := loadAuthorization(z.config, read, z.required)
+func (z *Authorization) use(read filewatch.Read) error {
+	c, content, err := loadAuthorization(z.Config, read, z.required)
 	if err != nil {
 		return err
 	}
@@ -137,7 +138,7 @@ func (z *authorization) use(read filewatch.Read) error {
 }
 
 // makeAuthorizers makes the authorizers that are made once, at the start.
-func (z *authorization) makeAuthorizers(c *apiserver.AuthorizationConfiguration) (err error) {
+func (z *Authorization) makeAuthorizers(c *apiserver.AuthorizationConfiguration) (err error) {
 	for _, a := range c.Authorizers {
 		switch a.Type {
 		case config.ModeNode:
@@ -153,11 +154,11 @@ func (z *authorization) makeAuthorizers(c *apiserver.AuthorizationConfiguration)
 }
 
 // readPolicies reads the file of mode ABAC.
-func (z *authorization) readPolicies() error {
+func (z *Authorization) readPolicies() error {
 	const flag = "--authorization-policy-file"
-	path := z.config.PolicyFile
+	path := z.Config.PolicyFile
 	z.abac = &abac.Policies{}
-	return z.files.File(flag, path, func(content []byte) error {
+	return z.Files.File(flag, path, func(content []byte) error {
 		if err := z.abac.Replace(content); err != nil {
 			return fmt.Errorf("error reading policy file %s, %w", path, err)
 		}
@@ -184,20 +185,20 @@ func loadAuthorization(
 	return configuration, content, nil
 }
 
-func (z *authorization) makeNodeAuthorizer() error {
-	rules, err := policy.NodeRules(z.gates)
+func (z *Authorization) makeNodeAuthorizer() error {
+	rules, err := policy.NodeRules(z.Gates)
 	if err != nil {
 		return err
 	}
-	z.node = node.New(z.work.Context(), node.Options{
-		Registry: z.registry, Rules: rbac.Compile(rules), Log: z.log, Observe: z.graphChanged,
+	z.node = node.New(z.Work.Context(), node.Options{
+		Registry: z.Registry, Rules: rbac.Compile(rules), Log: z.Log, Observe: z.graphChanged,
 		Background: z.background,
 	})
 	return nil
 }
 
 // authorizersOf returns the authorizers of a configuration in the order of their calls.
-func (z *authorization) authorizersOf(
+func (z *Authorization) authorizersOf(
 	c *apiserver.AuthorizationConfiguration, read filewatch.Read,
 ) (authz.List, error) {
 	list := authz.List{staticauthorizer.SystemMasters{}}
@@ -215,7 +216,7 @@ func (z *authorization) authorizersOf(
 	return list, nil
 }
 
-func (z *authorization) authorizerOf(a *apiserver.AuthorizerConfiguration, read filewatch.Read) (authz.Authorizer, error) {
+func (z *Authorization) authorizerOf(a *apiserver.AuthorizerConfiguration, read filewatch.Read) (authz.Authorizer, error) {
 	switch a.Type {
 	case config.ModeAlwaysAllow:
 		return staticauthorizer.AlwaysAllow{}, nil
@@ -239,14 +240,14 @@ func (z *authorization) authorizerOf(a *apiserver.AuthorizerConfiguration, read 
 	return nil, fmt.Errorf("unknown authorization mode %s specified", a.Type)
 }
 
-func (z *authorization) accessWebhook(
+func (z *Authorization) accessWebhook(
 	name string, w *apiserver.WebhookConfiguration, read filewatch.Read,
 ) (authz.Authorizer, error) {
 	file, err := authzconfig.Kubeconfig(w)
 	if err != nil {
 		return nil, err
 	}
-	client, err := webhook.FromKubeconfig(file, read, z.calls)
+	client, err := webhook.FromKubeconfig(file, read, z.Calls)
 	if err != nil {
 		return nil, fmt.Errorf("authorization webhook %s: %w", name, err)
 	}
@@ -309,29 +310,29 @@ func (c *counted) RulesFor(ctx context.Context, u *request.User, namespace strin
 	return authz.Rules{}, nil
 }
 
-// answers returns the synthesized resources about permissions, such as SubjectAccessReview.
-func (z *authorization) answers() map[schema.GroupResource]registry.CreateFunc {
+// Answers returns the synthesized resources about permissions, such as SubjectAccessReview.
+func (z *Authorization) Answers() map[schema.GroupResource]registry.CreateFunc {
 	return accessreview.CreateFuncs(z, z)
 }
 
-// guardRoles prevents users from granting permissions that they do not have.
-func (z *authorization) guardRoles() admission.Plugin { return escalation.Plugin(z, z.rbac) }
+// GuardRoles prevents users from granting permissions that they do not have.
+func (z *Authorization) GuardRoles() admission.Plugin { return escalation.Plugin(z, z.rbac) }
 
-// guardSigners prevents users from issuing certificates to pods in the name of signers that they may not sign for.
-func (z *authorization) guardSigners() admission.Plugin { return certificates.PodSigning(z) }
+// GuardSigners prevents users from issuing certificates to pods in the name of signers that they may not sign for.
+func (z *Authorization) GuardSigners() admission.Plugin { return certificates.PodSigning(z) }
 
 // background runs a function until the server stops.
-func (z *authorization) background(name string, run func(ctx context.Context)) {
-	z.work.Go(name, background.Forever(run))
+func (z *Authorization) background(name string, run func(ctx context.Context)) {
+	z.Work.Go(name, background.Forever(run))
 }
 
-// start creates the default roles, unless they were just created, and starts to watch roles and bindings.
-func (z *authorization) start(ctx context.Context, c *client.Client, rolesExist bool) error {
+// Start creates the default roles, unless they were just created, and starts to watch roles and bindings.
+func (z *Authorization) Start(ctx context.Context, c *client.Client, rolesExist bool) error {
 	if !rolesExist {
-		bootstrap := rbaccontroller.Bootstrap{Gates: z.gates, Registry: z.registry, Client: c, Log: z.log}
+		bootstrap := rbaccontroller.Bootstrap{Gates: z.Gates, Registry: z.Registry, Client: c, Log: z.Log}
 		if err := bootstrap.Run(ctx); err != nil {
 			return err
 		}
 	}
-	return z.rbac.Start(z.work.Context(), z.registry, z.log, z.background)
+	return z.rbac.Start(z.Work.Context(), z.Registry, z.Log, z.background)
 }
