@@ -5,15 +5,9 @@ import (
 
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/gateway/aggregator"
+	"github.com/keelson-dev/keelson/internal/server/identity"
 	"github.com/keelson-dev/keelson/internal/server/reload"
 )
-
-// ownFrontProxy reports whether the server creates the certificates by which extension API servers authenticate it. It
-// does not if the operator configures the trusted authorities or the client certificate.
-func (c *settings) ownFrontProxy() bool {
-	return !c.Authentication.NoOwnCredentials && c.Authentication.ClientCAFile == "" && c.Authentication.RequestHeader.ClientCAFile == "" &&
-		c.Network.Aggregation.ProxyClientCertFile == ""
-}
 
 // newAggregator returns what forwards requests to extension API servers.
 func (a *api) newAggregator(ctx context.Context, o *apiOptions) (*aggregator.Aggregator, error) {
@@ -24,7 +18,7 @@ func (a *api) newAggregator(ctx context.Context, o *apiOptions) (*aggregator.Agg
 		InFlight: int64(o.config.Requests.MaxInFlight), Log: o.log, Now: o.config.Testing.Clock.Now,
 	}
 	switch {
-	case o.config.ownFrontProxy():
+	case identity.OwnFrontProxy(&o.config.Config):
 		options.Certificate = o.frontProxy
 	case c.ProxyClientCertFile != "":
 		var err error

@@ -87,7 +87,7 @@ type apiOptions struct {
 	gates     features.Gates
 	services  serviceRanges
 	addresses addresses
-	// frontProxy returns the certificate for extension API servers; it is used if settings.ownFrontProxy.
+	// frontProxy returns the certificate for extension API servers; it is used if identity.OwnFrontProxy.
 	frontProxy     func() (*tls.Certificate, error)
 	kinds          []*registry.Kind
 	registry       *registry.Registry

@@ -40,7 +40,7 @@ func (s *starting) checks() []health.Check {
 	}
 	add("ping", health.Everywhere, always)
 	add("log", health.Everywhere, s.logWatch.Probe)
-	add("loopback-serving-certificate", health.Livez|health.Healthz, s.identity.notExpired)
+	add("loopback-serving-certificate", health.Livez|health.Healthz, s.identity.NotExpired)
 	list = append(list, s.stores.checks()...)
 	add("informer-sync", health.Readyz, s.stores.cached)
 	hook("start-apiserver-admission-initializer", func(context.Context) error {

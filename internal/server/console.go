@@ -22,7 +22,7 @@ func (s *Server) hasConsole() bool {
 func (s *starting) unauthenticated(ready func(context.Context) error) func(http.Handler) http.Handler {
 	pages := []unauthenticated.Page{{
 		Path: frontpage.Path, Serves: frontpage.Wanted, Handler: frontpage.New(frontpage.Page{
-			Version: version.Keelson, Kubernetes: version.Kubernetes, Kubeconfig: s.identity.path, Ready: ready, Console: s.hasConsole(),
+			Version: version.Keelson, Kubernetes: version.Kubernetes, Kubeconfig: s.identity.Path, Ready: ready, Console: s.hasConsole(),
 		}),
 	}}
 	if s.config.Serving.Console {

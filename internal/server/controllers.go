@@ -30,6 +30,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/server/background"
+	"github.com/keelson-dev/keelson/internal/server/identity"
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
@@ -121,7 +122,7 @@ type controllersOptions struct {
 	registry *registry.Registry
 	store    storage.Store // the main one
 	api      *api
-	identity *identity
+	identity *identity.Identity
 	metrics  *metrics.Metrics
 	work     *background.Group
 	log      *slog.Logger
@@ -171,11 +172,11 @@ func (c *controllers) startAll() {
 	}
 	c.start(rootCAController, func(p *activity.Part) background.Runner {
 		return (&rootca.Controller{
-			Registry: c.registry, Client: c.controllerClient("root-ca-cert-publisher"), Roots: string(c.identity.roots),
+			Registry: c.registry, Client: c.controllerClient("root-ca-cert-publisher"), Roots: string(c.identity.Roots),
 			Log: c.log, Metrics: c.queues, Activity: p,
 		}).Run
 	})
-	if c.config.ownClientAuthority() {
+	if identity.OwnClientAuthority(&c.config.Config) {
 		c.start(signingController, func(p *activity.Part) background.Runner { return c.signingController(p).Run })
 	}
 	if c.api.resources.FindOwn(storageversionmigrator.Resource) != nil { // not with an emulated version that has only betas
@@ -243,7 +244,7 @@ func (c *controllers) signingController(p *activity.Part) *csrsigning.Controller
 	return &csrsigning.Controller{
 		Client: c.controllerClient("certificate-controller"), Log: c.log, Now: now, Metrics: c.queues, Activity: p,
 		Sign: func(template *x509.Certificate, key crypto.PublicKey, lifetime time.Duration) ([]byte, error) {
-			return c.identity.current.Load().Authority.Sign(template, key, time.Now(), lifetime)
+			return c.identity.Current().Authority.Sign(template, key, time.Now(), lifetime)
 		},
 	}
 }

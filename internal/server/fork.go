@@ -51,7 +51,7 @@ func (s *Server) Snapshot(ctx context.Context) (*Snapshot, error) {
 		}
 		p.keys = keys
 	}
-	p.pairs = s.identity.pairs()
+	p.pairs = s.identity.Pairs()
 	if data := s.config.Storage.DataDir; data != "" {
 		p.dir, p.keys = filepath.Join(data, snapshotsName, rand.Text()), nil
 		if err := datadir.CopyFiles(datadir.Certificates(data), datadir.Certificates(p.dir)); err != nil {

@@ -20,6 +20,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/background"
 	"github.com/keelson-dev/keelson/internal/server/chain"
 	"github.com/keelson-dev/keelson/internal/server/httpconn"
+	"github.com/keelson-dev/keelson/internal/server/identity"
 	"github.com/keelson-dev/keelson/internal/server/listener"
 	"github.com/keelson-dev/keelson/internal/server/reload"
 	"github.com/keelson-dev/keelson/internal/server/servingcert"
@@ -63,7 +64,7 @@ type frontendOptions struct {
 	maxStreams     int // of an HTTP/2 connection
 	files          *reload.Files
 	routes         *router
-	identity       *identity
+	identity       *identity.Identity
 	authentication *authentication.Authentication
 	// chain are the options of the filters, except for Stop, which frontend sets itself.
 	chain chain.Options
@@ -72,7 +73,7 @@ type frontendOptions struct {
 
 // newFrontend returns an HTTP server whose requests pass the filters and then the router.
 func newFrontend(o frontendOptions) (*frontend, error) {
-	encryption, err := servingcert.TLSConfig(o.serving, o.files, o.identity.serving)
+	encryption, err := servingcert.TLSConfig(o.serving, o.files, o.identity.Serving)
 	if err != nil {
 		return nil, err
 	}

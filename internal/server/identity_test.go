@@ -152,7 +152,11 @@ func TestOwnCertificatesAreRenewedWhileRunning(t *testing.T) {
 	conf.fileReload = time.Millisecond
 	conf.Serving.TLS.CertDir = filepath.Join(t.TempDir(), "certs")
 	s := start(t, conf)
-	before, proxy := leafOf(t, s), s.identity.current.Load().frontProxy
+	frontProxy := func() *tls.Certificate {
+		c, _ := s.identity.FrontProxy()
+		return c
+	}
+	before, proxy := leafOf(t, s), frontProxy()
 	kubeconfig := string(s.Kubeconfig())
 	pki := datadir.Certificates(conf.Storage.DataDir)
 	for _, name := range []string{"apiserver.crt", "admin.crt", "front-proxy-client.crt"} {
@@ -165,7 +169,7 @@ func TestOwnCertificatesAreRenewedWhileRunning(t *testing.T) {
 		pair, err := tls.LoadX509KeyPair(filepath.Join(conf.Serving.TLS.CertDir, servingcert.CertName),
 			filepath.Join(conf.Serving.TLS.CertDir, servingcert.KeyName))
 		now := leafOf(t, s)
-		return !now.Equal(before) && s.identity.current.Load().frontProxy != proxy && string(file) != kubeconfig &&
+		return !now.Equal(before) && frontProxy() != proxy && string(file) != kubeconfig &&
 			string(file) == string(s.Kubeconfig()) && err == nil && pair.Leaf.Equal(now)
 	}
 	wait.Until(t, "the certificates to be renewed", renewed)
@@ -246,26 +250,5 @@ func TestErrorsOfFilesNameTheFlag(t *testing.T) {
 				t.Errorf("%s=%s: %v", flag, file, err)
 			}
 		}
-	}
-}
-
-// TestServingCertificateHasEachNameOnce checks that what several flags name is in the certificate once.
-func TestServingCertificateHasEachNameOnce(t *testing.T) {
-	conf := testConfig(t)
-	conf.Serving.Address, conf.Serving.ExternalHostname = "127.0.0.1", "localhost"
-	conf.Serving.TLS.AlternativeNames = []string{"127.0.0.1", "localhost"}
-	leaf := leafOf(t, start(t, conf))
-	seen := map[string]bool{}
-	for _, ip := range leaf.IPAddresses {
-		leaf.DNSNames = append(leaf.DNSNames, ip.String())
-	}
-	for _, name := range leaf.DNSNames {
-		if seen[name] {
-			t.Errorf("%s is in the certificate twice", name)
-		}
-		seen[name] = true
-	}
-	if !seen["127.0.0.1"] || !seen["localhost"] {
-		t.Errorf("the certificate is for %q", leaf.DNSNames)
 	}
 }

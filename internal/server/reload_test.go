@@ -521,7 +521,7 @@ func TestOwnCertificateInCertDirIsRenewed(t *testing.T) {
 		t.Errorf("served is %s, not %s of the file", got, kept)
 	}
 	old = write(350 * day)
-	if err := s.identity.renew(); err != nil {
+	if err := s.identity.Renew(); err != nil {
 		t.Fatal(err)
 	}
 	if leaf := leafOf(t, s); leaf.SerialNumber.String() == old || certs.EndsSoon(leaf, time.Now()) {
@@ -531,7 +531,7 @@ func TestOwnCertificateInCertDirIsRenewed(t *testing.T) {
 		t.Error(err)
 	}
 	given := write(0)
-	if err := s.identity.renew(); err != nil {
+	if err := s.identity.Renew(); err != nil {
 		t.Fatal(err)
 	}
 	if got := leafOf(t, s).SerialNumber.String(); got != given {

@@ -12,6 +12,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/gateway/peers"
 	"github.com/keelson-dev/keelson/internal/server/authentication"
 	"github.com/keelson-dev/keelson/internal/server/datadir"
+	"github.com/keelson-dev/keelson/internal/server/identity"
 )
 
 // accepts returns what this server accepts credentials by. It makes the server's own key of tokens, if that signs.
@@ -77,7 +78,7 @@ func (s *starting) compareReplicas(ctx context.Context) (err error) {
 // ownsSeparate reports whether this server has made what is separate in its data directory.
 func (c *settings) ownsSeparate(found *separateReplica) bool {
 	tokens := &c.Authentication.ServiceAccounts
-	return c.Storage.DataDir != "" && (found.authorities && c.ownClientAuthority() ||
+	return c.Storage.DataDir != "" && (found.authorities && identity.OwnClientAuthority(&c.Config) ||
 		found.keys && tokens.SigningEndpoint == "" && tokens.SigningKeyFile == "")
 }
 

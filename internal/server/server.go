@@ -37,6 +37,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/datadir"
 	"github.com/keelson-dev/keelson/internal/server/egress"
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
+	"github.com/keelson-dev/keelson/internal/server/identity"
 	"github.com/keelson-dev/keelson/internal/server/listener"
 	"github.com/keelson-dev/keelson/internal/server/logwatch"
 	"github.com/keelson-dev/keelson/internal/server/reload"
@@ -49,6 +50,9 @@ import (
 // auditTime limits the time that a request waits for the audit log in the blocking modes, and the time in which
 // buffered events are written while the server stops.
 const auditTime = 5 * time.Second
+
+// renewEvery is the interval in which a running server checks whether its own certificates must be renewed.
+const renewEvery = time.Hour
 
 // workTime is the time that the server waits for background work to end.
 const workTime = 5 * time.Second
@@ -63,7 +67,7 @@ type Server struct {
 	directories    directories
 	listener       *listener.Listener
 	stores         *stores
-	identity       *identity
+	identity       *identity.Identity
 	authentication *authentication.Authentication
 	authorization  *authorization.Authorization
 	api            *api
@@ -207,7 +211,7 @@ func (s *starting) steps(ctx context.Context) []step {
 		{"build the HTTP server", s.buildHTTP},
 		{"start controllers", func() error { s.startControllers(); return nil }},
 		{"serve profiles on a socket", func() error { return s.openDebugSocket(ctx) }},
-		{"write the kubeconfig", func() error { return s.identity.writeKubeconfig() }},
+		{"write the kubeconfig", func() error { return s.identity.WriteKubeconfig() }},
 		{"serve", func() error { s.http.serve(s.listener, s.ending); return nil }},
 	}
 }
@@ -281,24 +285,24 @@ func (s *Server) Failed() <-chan error { return s.ending.failed }
 func (s *Server) URL() string { return s.listener.URL() }
 
 // RemoteURL is where clients on other machines reach the server. It is empty if that is URL, and if there are none.
-func (s *Server) RemoteURL() string { return s.identity.remoteURL }
+func (s *Server) RemoteURL() string { return s.identity.RemoteURL }
 
 // CA returns the authorities that the server's certificate is verified with, PEM.
-func (s *Server) CA() []byte { return s.identity.roots }
+func (s *Server) CA() []byte { return s.identity.Roots }
 
 // Admin returns a client certificate of a member of system:masters.
 // It is empty if the server accepts no client certificates of its own authority; see AdminToken.
-func (s *Server) Admin() certs.Pair { return s.identity.current.Load().Admin }
+func (s *Server) Admin() certs.Pair { return s.identity.Current().Admin }
 
 // AdminToken returns a token of a member of system:masters, "" if Admin is not empty or the server has no administrator. It is
 // valid until the server stops.
-func (s *Server) AdminToken() string { return s.identity.adminToken }
+func (s *Server) AdminToken() string { return s.identity.AdminToken }
 
 // Kubeconfig returns a client configuration for the administrator, nil with Authentication.NoOwnCredentials.
-func (s *Server) Kubeconfig() []byte { return s.identity.kubeconfig() }
+func (s *Server) Kubeconfig() []byte { return s.identity.Kubeconfig() }
 
 // KubeconfigPath is the file of the same content, "" without a data directory and with Authentication.NoOwnCredentials.
-func (s *Server) KubeconfigPath() string { return s.identity.path }
+func (s *Server) KubeconfigPath() string { return s.identity.Path }
 
 // UserToken returns a bearer token of a user, which is valid until the server stops. The user is also in the group
 // system:authenticated.
@@ -438,19 +442,20 @@ func (s *starting) bindResources() (err error) {
 }
 
 func (s *starting) makeIdentity() (err error) {
-	s.identity, err = newIdentity(identityOptions{
-		config: s.config, service: s.services.kubernetes(), advertised: s.listener.Advertised,
-		url: s.listener.URL(), remoteURL: s.listener.RemoteURL(), log: s.log,
+	s.identity, err = identity.New(identity.Options{
+		Config: &s.config.Config, Files: s.config.files, Certificates: s.config.origin.certificates(),
+		RenewEvery: cmp.Or(s.config.fileReload, renewEvery), Service: s.services.kubernetes(), Advertised: s.listener.Advertised,
+		URL: s.listener.URL(), RemoteURL: s.listener.RemoteURL(), Log: s.log,
 	})
 	if err == nil {
-		s.metrics.Register(servingExpiry(s.identity.serving))
+		s.metrics.Register(s.identity.Expiry())
 	}
 	return err
 }
 
 func (s *starting) buildAuthentication(ctx context.Context) (err error) {
 	own := authentication.Own{
-		CA: s.identity.clientAuthority(), FrontProxyCA: s.identity.current.Load().FrontProxyCA, AdminToken: s.identity.adminToken,
+		CA: s.identity.ClientAuthority(), FrontProxyCA: s.identity.Current().FrontProxyCA, AdminToken: s.identity.AdminToken,
 	}
 	if origin := s.config.origin; origin != nil {
 		own.Keys = origin.keys
@@ -477,7 +482,7 @@ func (s *starting) buildAPI(ctx context.Context) (err error) {
 		config: s.config, gates: s.gates, services: s.services,
 		addresses: addresses{local: s.listener.HostPort(), advertised: s.listener.AdvertisedHostPort()},
 		kinds:     s.kinds, registry: s.registry, store: s.stores.main,
-		authentication: s.authentication, authorization: s.authorization, frontProxy: s.identity.frontProxy,
+		authentication: s.authentication, authorization: s.authorization, frontProxy: s.identity.FrontProxy,
 		outgoing: s.outgoing, metrics: s.metrics, work: s.work, log: s.log,
 		traffic: s.records.traffic,
 	})
@@ -573,7 +578,7 @@ func (s *starting) startWork(ctx context.Context) error {
 	if s.stores.encryption != nil {
 		s.work.Go("keys of the past", background.Forever(func(ctx context.Context) { s.stores.keys.Run(ctx, s.api.resources, s.log) }))
 	}
-	s.work.Go("own certificates", background.Forever(s.identity.run))
+	s.work.Go("own certificates", background.Forever(s.identity.Run))
 	return nil
 }
 
