@@ -41,8 +41,8 @@ func (s *starting) checks() []health.Check {
 	add("ping", health.Everywhere, always)
 	add("log", health.Everywhere, s.logWatch.Probe)
 	add("loopback-serving-certificate", health.Livez|health.Healthz, s.identity.NotExpired)
-	list = append(list, s.stores.checks()...)
-	add("informer-sync", health.Readyz, s.stores.cached)
+	list = append(list, s.stores.Checks()...)
+	add("informer-sync", health.Readyz, s.stores.Cached)
 	hook("start-apiserver-admission-initializer", func(context.Context) error {
 		return s.work.AllHealthy(admissionRunners)
 	})
@@ -94,7 +94,7 @@ func (s *starting) checks() []health.Check {
 	hook("apiservice-openapi-controller", extensions)
 	hook("apiservice-openapiv3-controller", extensions)
 	add("shutdown", health.Readyz, s.ending.notStopping)
-	if e := s.stores.encryption; e != nil && e.HasPlugins() {
+	if e := s.stores.Encryption; e != nil && e.HasPlugins() {
 		add("kms-providers", health.Everywhere, e.Healthy)
 	}
 	return list
@@ -117,6 +117,6 @@ func (s *starting) newHealth() *health.Handler {
 		end := time.Now().Add(grace)
 		h.LivezPasses = func() bool { return time.Now().Before(end) }
 	}
-	h.Warning = s.stores.warning
+	h.Warning = s.stores.Warning
 	return h
 }

@@ -72,7 +72,7 @@ func TestStructsAreSmall(t *testing.T) {
 // is found out by its optional interfaces.
 func TestBackendIsReadOnce(t *testing.T) {
 	allowed := []string{
-		"settings.go validateStorage", "stores.go choose",
+		"settings.go validateStorage", "stores/stores.go choose",
 		"fork.go Start", // compares it with that of the snapshot
 	}
 	for path, file := range sources(t) {
@@ -154,7 +154,7 @@ func TestStopWaitsForWork(t *testing.T) {
 		<-ctx.Done()
 		// Long enough for a Stop that does not wait to close the store. One that waits does nothing that could be seen.
 		time.Sleep(50 * time.Millisecond)
-		_, err := s.stores.main.Revision(context.Background())
+		_, err := s.stores.Main.Revision(context.Background())
 		ended <- err
 		return nil
 	})

@@ -66,7 +66,7 @@ func TestEncryption(t *testing.T) {
 	if a := apitest.Send(t, c, "GET", s.URL()+"/healthz/kms-providers", ""); a.Status != 200 {
 		t.Errorf("health: %d %s", a.Status, a.Body)
 	}
-	e, _, err := s.stores.main.Get(t.Context(), "/registry/secrets/default/one", 0)
+	e, _, err := s.stores.Main.Get(t.Context(), "/registry/secrets/default/one", 0)
 	if err != nil || !strings.HasPrefix(string(e.Value), "k8s:enc:kms:v2:vault:") {
 		t.Errorf("stored as %.30q, error %v", e.Value, err)
 	}

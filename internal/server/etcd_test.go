@@ -1,52 +1,11 @@
 package server
 
 import (
-	"errors"
-	"fmt"
 	"strings"
 	"testing"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"github.com/keelson-dev/keelson/config"
-	"github.com/keelson-dev/keelson/internal/machinery/features"
-	"github.com/keelson-dev/keelson/internal/resource"
 )
-
-func TestParseOverrides(t *testing.T) {
-	got, err := parseOverrides(
-		[]string{"/pods#http://a:1;http://b:1", "/events#http://c:1", "apps/deployments#http://a:1;http://b:1"},
-	)
-	if want := "[{[http://a:1 http://b:1] [{ pods} {apps deployments}]} {[http://c:1] [{ events}]}]"; err != nil ||
-		fmt.Sprint(got) != want {
-		t.Errorf("%v, %v, want %s", got, err, want)
-	}
-	for _, bad := range []string{
-		"", "pods", "pods#http://a", "/pods#", "/#http://a", "a/b/c#http://a", "/pods#http://a#http://b",
-	} {
-		if _, err := parseOverrides([]string{bad}); !errors.Is(err, errOverride) {
-			t.Errorf("%q: %v", bad, err)
-		}
-	}
-}
-
-// TestOverridesNameAnyGroupOfAKind: Events are one resource in two groups.
-func TestOverridesNameAnyGroupOfAKind(t *testing.T) {
-	for _, gr := range []schema.GroupResource{
-		{Resource: "events"}, {Group: "events.k8s.io", Resource: "events"}, {Resource: "pods"},
-		{Group: "apps", Resource: "deployments"},
-	} {
-		var found []string
-		for _, k := range resource.Kinds(features.Gates{}) {
-			if isOf(k, gr) {
-				found = append(found, k.Resource)
-			}
-		}
-		if strings.Join(found, " ") != gr.Resource {
-			t.Errorf("%v: %v", gr, found)
-		}
-	}
-}
 
 func TestEtcdConfig(t *testing.T) {
 	for text, change := range map[string]func(*settings){

@@ -145,7 +145,7 @@ func TestFullDisk(t *testing.T) {
 	// The ballast exists, so its size is available.
 	shows("keelson_storage_available_bytes 5.36870912e+08\n", "keelson_storage_low_space 1\n",
 		`apiserver_request_total{code="507",`)
-	if refused := s.stores.main.(storage.SpaceReporter).Space().Refused; refused < 4 {
+	if refused := s.stores.Main.(storage.SpaceReporter).Space().Refused; refused < 4 {
 		t.Errorf("%d refused writes are counted, and there were 4", refused)
 	}
 	if a := apitest.Send(t, c, "DELETE", url+"/a", ""); a.Status != http.StatusOK {
@@ -155,7 +155,7 @@ func TestFullDisk(t *testing.T) {
 
 	space(gibibyte / 8)
 	wait.Until(t, "a refused deletion", func() bool {
-		_, err := s.stores.main.Commit(t.Context(), storage.Txn{Ops: []storage.Op{storage.Delete("/registry/none")}})
+		_, err := s.stores.Main.Commit(t.Context(), storage.Txn{Ops: []storage.Op{storage.Delete("/registry/none")}})
 		return errors.Is(err, storage.ErrNoSpace)
 	})
 	refused("delete", apitest.Send(t, c, "DELETE", url+"/b", ""))

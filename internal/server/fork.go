@@ -40,7 +40,7 @@ type imageStore interface {
 // Snapshot keeps the state of the server with all acknowledged writes. The caller must call Close of the snapshot. It
 // fails if the objects are in etcd.
 func (s *Server) Snapshot(ctx context.Context) (*Snapshot, error) {
-	store, ok := s.stores.main.(imageStore)
+	store, ok := s.stores.Main.(imageStore)
 	if !ok {
 		return nil, errors.New("a snapshot needs the embedded store or the store in memory")
 	}

@@ -7,7 +7,7 @@ import (
 // putChanges adds the feed of changes to the directory if the store keeps history. Discovery and OpenAPI have it if
 // --runtime-config names it: by default clients see there what they see of kube-apiserver.
 func (s *starting) putChanges() {
-	kept, ok := s.stores.main.(changes.Store)
+	kept, ok := s.stores.Main.(changes.Store)
 	if !ok {
 		if s.versions.Named(changes.GVR) {
 			s.log.Warn("the data is in a store that keeps no history: the version is not served", "version", changes.GVR.GroupVersion().String())

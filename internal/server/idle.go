@@ -70,11 +70,11 @@ func (s *Server) busy(ctx context.Context) (lines []string, state []int64, err e
 	if n := s.http.short.Load(); n > 0 {
 		lines = append(lines, fmt.Sprintf("%d requests are served%s", n, s.running()))
 	}
-	for i, p := range s.stores.places {
-		if p.cache.Applied() < before[i] {
+	for i, p := range s.stores.Parts {
+		if p.Cache.Applied() < before[i] {
 			lines = append(lines, "the cache does not have the latest writes")
 		}
-		for _, resource := range p.cache.Busy() {
+		for _, resource := range p.Cache.Busy() {
 			lines = append(lines, "changes of "+resource+" are being delivered")
 		}
 	}
@@ -106,8 +106,8 @@ func (s *Server) notQuiet(quiet time.Duration) []string {
 	if t := s.Traffic(); t != nil && t.Last() != "" {
 		lines = append(lines, "the last request was "+t.Last())
 	}
-	for _, p := range s.stores.places {
-		if object := p.cache.LastChanged(); object != "" {
+	for _, p := range s.stores.Parts {
+		if object := p.Cache.LastChanged(); object != "" {
 			lines = append(lines, "the last change was that of "+object)
 		}
 	}
@@ -117,18 +117,6 @@ func (s *Server) notQuiet(quiet time.Duration) []string {
 // idleState returns the revision of each part of the stores, and the number of requests so far.
 func (s *Server) idleState(ctx context.Context) ([]int64, error) {
 	requests := s.http.begun.Load()
-	revisions, err := s.stores.revisions(ctx)
+	revisions, err := s.stores.Revisions(ctx)
 	return append(revisions, requests), err
-}
-
-// revisions returns the revision of each part of the stores.
-func (s *stores) revisions(ctx context.Context) ([]int64, error) {
-	out := make([]int64, len(s.places))
-	for i, p := range s.places {
-		var err error
-		if out[i], err = p.cache.Current(ctx); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
 }

@@ -43,7 +43,7 @@ func validatePeers(c *config.Peers, enabled bool) error {
 
 // hasPeers reports whether other servers may use the main store, and the feature gate is on.
 func (s *starting) hasPeers() bool {
-	return s.gates.Enabled(features.UnknownVersionInteroperabilityProxy) && !storage.IsExclusive(s.stores.main)
+	return s.gates.Enabled(features.UnknownVersionInteroperabilityProxy) && !storage.IsExclusive(s.stores.Main)
 }
 
 // peerAddress returns where peers reach this server, as host:port; "" if the feature gate is off, or without a socket.
@@ -78,7 +78,7 @@ func (s *starting) newPeerRecord() (*peers.Record, error) {
 	}
 	host, port := peerHost(&s.config.Network.Peers, s.listener)
 	return &peers.Record{
-		Store: s.stores.main, Server: bootstrap.ServerName(name), Host: host, Port: port, Log: s.log,
+		Store: s.stores.Main, Server: bootstrap.ServerName(name), Host: host, Port: port, Log: s.log,
 	}, nil
 }
 
@@ -108,7 +108,7 @@ func (s *starting) newPeers(ctx context.Context) (*peers.Peers, error) {
 	}
 	declared := &declaredVersions{resources: s.api.resources, changes: s.api.resources.Watch(), aggregator: s.api.aggregator}
 	p, err := peers.New(ctx, peers.Options{
-		Server: bootstrap.ServerName(name), Store: s.stores.main, Declared: declared.get,
+		Server: bootstrap.ServerName(name), Store: s.stores.Main, Declared: declared.get,
 		Leases:      s.registry.Resource(schema.GroupResource{Group: coordinationv1.GroupName, Resource: "leases"}),
 		Certificate: s.api.proxyCertificate, Dial: proxy.Dial(s.egress.Dialer(egress.ControlPlane)),
 		InFlight: int64(c.Requests.MaxInFlight), Log: s.log,

@@ -43,6 +43,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/reload"
 	"github.com/keelson-dev/keelson/internal/server/runtimeconfig"
 	"github.com/keelson-dev/keelson/internal/server/snapshots"
+	"github.com/keelson-dev/keelson/internal/server/stores"
 	"github.com/keelson-dev/keelson/internal/server/version"
 	"github.com/keelson-dev/keelson/internal/server/zpages"
 )
@@ -66,7 +67,7 @@ type Server struct {
 	records        records
 	directories    directories
 	listener       *listener.Listener
-	stores         *stores
+	stores         *stores.Stores
 	identity       *identity.Identity
 	authentication *authentication.Authentication
 	authorization  *authorization.Authorization
@@ -196,7 +197,7 @@ func (s *starting) steps(ctx context.Context) []step {
 		{"lock the directories", s.lockDirectories},
 		{"open the store, and make certificates and kinds", func() error {
 			return inParallel(
-				func() error { return s.stores.open(ctx) },
+				func() error { return s.stores.Open(ctx) },
 				func() error { return errors.Join(s.makeKinds(), s.makeIdentity()) },
 			)
 		}},
@@ -258,7 +259,7 @@ func (s *Server) release() error {
 		s.records.audit.Close(),
 		s.stopTracing(),
 		s.authentication.Close(),
-		s.stores.close(),
+		s.stores.Close(),
 		s.directories.close(),
 	)
 }
@@ -397,9 +398,14 @@ func (s *starting) readEgress() (err error) {
 }
 
 func (s *starting) chooseStores() (err error) {
-	s.stores, err = newStores(storesOptions{
-		config: s.config, egress: s.egress, metrics: s.metrics, log: s.log, fail: s.ending.fail,
-	})
+	o := stores.Options{
+		Config: &s.config.Storage, Files: s.config.files, Egress: s.egress, Metrics: s.metrics, Log: s.log, Fail: s.ending.fail,
+		Clock: s.config.Testing.Clock, OpenStore: s.config.OpenStore, AdjustEngine: s.config.AdjustEngine,
+	}
+	if origin := s.config.origin; origin != nil {
+		o.Image = origin.image
+	}
+	s.stores, err = stores.New(o)
 	return err
 }
 
@@ -417,10 +423,8 @@ func (s *starting) lockDirectories() (err error) {
 		if s.directories.data, err = datadir.Open(dir, s.log); err != nil {
 			return err
 		}
-		if check := s.stores.backend.check; check != nil {
-			if err := check(); err != nil {
-				return err
-			}
+		if err := s.stores.Check(); err != nil {
+			return err
 		}
 		removeSnapshots(dir, s.log)
 		if err := s.config.origin.copyKeys(dir); err != nil {
@@ -437,7 +441,7 @@ func (s *starting) listen(ctx context.Context) (err error) {
 }
 
 func (s *starting) bindResources() (err error) {
-	s.registry, err = s.stores.registry(s.kinds)
+	s.registry, err = s.stores.Registry(s.kinds)
 	return err
 }
 
@@ -463,7 +467,7 @@ func (s *starting) buildAuthentication(ctx context.Context) (err error) {
 	s.authentication, err = authentication.New(ctx, authentication.Options{
 		Config: &s.config.Config, FlagGiven: s.config.flagGiven, Files: s.config.files, Own: own,
 		HostPort: s.listener.HostPort(), Advertised: s.listener.AdvertisedHostPort(),
-		Exclusive: s.stores.exclusive(), Registry: s.registry, Egress: s.egress, Calls: s.calls, Metrics: s.metrics,
+		Exclusive: s.stores.Exclusive(), Registry: s.registry, Egress: s.egress, Calls: s.calls, Metrics: s.metrics,
 		Work: s.work, Log: s.log,
 	})
 	return err
@@ -481,7 +485,7 @@ func (s *starting) buildAPI(ctx context.Context) (err error) {
 	s.api, err = newAPI(ctx, apiOptions{
 		config: s.config, gates: s.gates, services: s.services,
 		addresses: addresses{local: s.listener.HostPort(), advertised: s.listener.AdvertisedHostPort()},
-		kinds:     s.kinds, registry: s.registry, store: s.stores.main,
+		kinds:     s.kinds, registry: s.registry, store: s.stores.Main,
 		authentication: s.authentication, authorization: s.authorization, frontProxy: s.identity.FrontProxy,
 		outgoing: s.outgoing, metrics: s.metrics, work: s.work, log: s.log,
 		traffic: s.records.traffic,
@@ -497,7 +501,7 @@ func (s *starting) buildAPI(ctx context.Context) (err error) {
 // resources.
 func (s *starting) bootstrap(ctx context.Context) error {
 	s.work.Go(customRunner, background.Forever(s.api.custom.Run))
-	first := &defaults{config: s.config, store: s.stores.main, registry: s.registry, client: s.api.client}
+	first := &defaults{config: s.config, store: s.stores.Main, registry: s.registry, client: s.api.client}
 	key, err := first.key(ctx)
 	if err != nil {
 		return err
@@ -517,7 +521,7 @@ func (s *starting) bootstrap(ctx context.Context) error {
 				config: &s.config.Network.ControlPlane, restored: s.config.origin != nil, now: s.config.Testing.Clock.Now,
 				services: s.services, address: s.listener.Advertised, port: s.listener.Port(),
 				record: s.peerRecord, peerAddress: s.peerAddress(), defaultsExist: created,
-				store: s.stores.main, registry: s.registry, client: s.api.client, log: s.log,
+				store: s.stores.Main, registry: s.registry, client: s.api.client, log: s.log,
 				trust: func() bootstrap.AuthenticationTrust { return trust(s.authentication) },
 			})
 			return err
@@ -569,14 +573,14 @@ func (s *starting) startWork(ctx context.Context) error {
 	s.authentication.Start(s.api.client)
 	s.config.files.Start(s.work)
 	if made := s.directories.snapshots; made != nil {
-		made.Store, _ = s.stores.main.(snapshots.Exporter)
+		made.Store, _ = s.stores.Main.(snapshots.Exporter)
 		if keys := s.authentication.Keys.Own; keys != nil {
 			made.MakeKeys = keys.EnsureOwnKeyFile
 		}
 		s.work.Go("scheduled snapshots", background.Forever(made.Run))
 	}
-	if s.stores.encryption != nil {
-		s.work.Go("keys of the past", background.Forever(func(ctx context.Context) { s.stores.keys.Run(ctx, s.api.resources, s.log) }))
+	if s.stores.Encryption != nil {
+		s.work.Go("keys of the past", background.Forever(func(ctx context.Context) { s.stores.Keys.Run(ctx, s.api.resources, s.log) }))
 	}
 	s.work.Go("own certificates", background.Forever(s.identity.Run))
 	return nil
@@ -584,7 +588,7 @@ func (s *starting) startWork(ctx context.Context) error {
 
 func (s *starting) startControllers() {
 	startControllers(controllersOptions{
-		config: s.config, registry: s.registry, store: s.stores.main, api: s.api, identity: s.identity, metrics: s.metrics,
+		config: s.config, registry: s.registry, store: s.stores.Main, api: s.api, identity: s.identity, metrics: s.metrics,
 		work: s.work, log: s.log,
 	})
 }
@@ -626,7 +630,7 @@ func (s *starting) buildHTTP() error {
 			discovery: s.api.discovery, openapi: documents,
 			resources: s.api.resources, custom: s.api.custom.Server, aggregator: s.api.aggregator,
 			peers:     s.api.peers,
-			snapshots: snapshots.NewHandler(s.stores.main, s.log),
+			snapshots: snapshots.NewHandler(s.stores.Main, s.log),
 			pages: zpages.New(zpages.Options{
 				Version: version.Of(s.gates.Release()), Started: time.Now(), Now: time.Now, Flags: s.config.Diagnostics.Flags,
 				Statusz: s.gates.Enabled(features.ComponentStatusz), Flagz: s.gates.Enabled(features.ComponentFlagz),

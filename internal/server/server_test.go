@@ -401,7 +401,7 @@ func TestStopOrder(t *testing.T) {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
 		}
-		if _, err := s.stores.main.Revision(r.Context()); err != nil {
+		if _, err := s.stores.Main.Revision(r.Context()); err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 		}
 	})

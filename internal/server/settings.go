@@ -22,6 +22,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/retention"
 	"github.com/keelson-dev/keelson/internal/server/servingcert"
 	"github.com/keelson-dev/keelson/internal/server/snapshots"
+	"github.com/keelson-dev/keelson/internal/server/stores"
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
@@ -138,7 +139,7 @@ func (c *settings) validateStorage() error {
 	_, e := retention.Parse(&c.Storage)
 	err = errors.Join(err, e)
 	if c.Storage.Backend == config.StorageEtcd {
-		_, e := parseOverrides(c.Storage.Etcd.Overrides)
+		_, e := stores.ParseOverrides(c.Storage.Etcd.Overrides)
 		err = errors.Join(err, e)
 	}
 	return err

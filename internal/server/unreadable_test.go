@@ -104,7 +104,7 @@ func TestValuesOfOtherVersions(t *testing.T) {
 
 func put(t *testing.T, s *Server, key string, value []byte) {
 	t.Helper()
-	if _, err := s.stores.main.Commit(t.Context(), storage.Txn{Ops: []storage.Op{storage.Put(key, value)}}); err != nil {
+	if _, err := s.stores.Main.Commit(t.Context(), storage.Txn{Ops: []storage.Op{storage.Put(key, value)}}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -1,4 +1,4 @@
-package server
+package stores
 
 import (
 	"path"
@@ -22,8 +22,8 @@ type override struct {
 var errOverride = config.Errorf("{Storage.Etcd.Overrides} invalid, must be of format: group/resource#servers, " +
 	"where servers are URLs, semicolon separated")
 
-// parseOverrides returns one override for each set of servers.
-func parseOverrides(values []string) ([]override, error) {
+// ParseOverrides returns one override for each set of servers.
+func ParseOverrides(values []string) ([]override, error) {
 	var out []override
 	for _, v := range values {
 		parts := strings.Split(v, "#")
