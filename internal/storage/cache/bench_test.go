@@ -272,18 +272,13 @@ func (r *Resource) waiting() (n int) {
 }
 
 func BenchmarkViewAt(b *testing.B) {
-	_, r, s := benchResource(b, 100_000)
-	at := s.Revision()
-	var changes []storage.Event
+	c, r, s := benchResource(b, 100_000)
+	value := string(make([]byte, 400))
 	for i := range 10_000 {
-		at++
-		changes = append(changes, storage.Event{Entry: storage.Entry{
-			Key: fmt.Sprintf("%sdefault/object-%07d", podPrefix, i*7919%100_000), Value: make([]byte, 400), ModRevision: at,
-			CreateRevision: 1,
-		}})
+		put(b, c.store, fmt.Sprintf("default/object-%07d", i*7919%100_000), value)
 	}
-	for i := range changes {
-		r.receive(changes[i:i+1], changes[i].Entry.ModRevision)
+	if err := c.Await(b.Context(), s.Revision()+10_000); err != nil {
+		b.Fatal(err)
 	}
 	for b.Loop() {
 		if _, err := r.ViewAt(context.Background(), s.Revision()+9_500); err != nil {
