@@ -427,6 +427,33 @@ func blame(t *testing.T, s *server, p *page) {
 	p.shot("blame")
 }
 
+// blameOfNames looks for the authors of a label with a dot in its key, and of an item of a list that has no name.
+func blameOfNames(t *testing.T, s *server, p *page) {
+	core := s.namespace(t, "blame-names")
+	s.as("ada").create(t, core+"/services", `apiVersion: v1
+kind: Service
+metadata: {name: web, labels: {app.kubernetes.io/name: web, app.kubernetes.io/part-of: shop}}
+spec: {ports: [{port: 80}], selector: {app: web}}
+`)
+	s.as("bob").patch(t, core+"/services/web", "kubectl-label", `{"metadata":{"labels":{"app.kubernetes.io/name":"other"}}}`)
+	s.as("eve").patch(t, core+"/services/web", "kubectl-edit", `{"spec":{"ports":[{"port":81,"targetPort":80}]}}`)
+	in(s, p)
+	p.open("#/o/services/blame-names/web/history")
+	p.click("Who set each field")
+	beside := func(line, who string) {
+		p.until(who+" stands beside "+line, fmt.Sprintf(`[...(document.querySelector('.editor')?.shadowRoot?.querySelectorAll('.cm-line') ?? [])]
+			.some((l) => l.innerText.includes(%q) && l.innerText.includes(%q))`, line, who+" (by admin)"))
+	}
+	beside("app.kubernetes.io/name: other", "bob")
+	beside("app.kubernetes.io/part-of: shop", "ada")
+	beside("port: 81", "eve")
+	beside("protocol: TCP", "ada")
+	p.until("the table names the paths", `(() => {
+		const text = document.querySelector('.blame .plain')?.innerText ?? '';
+		return text.includes('.metadata.labels[app.kubernetes.io/name]') && text.includes('.spec.ports[0].port');
+	})()`)
+}
+
 // hidden looks away: a page that has been hidden for a while follows nothing, and is right again when it is shown.
 func hidden(t *testing.T, s *server, p *page) {
 	core := s.namespace(t, "hidden-page")

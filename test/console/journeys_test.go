@@ -28,7 +28,7 @@ func TestJourneys(t *testing.T) {
 		{"secret in every view", secretEverywhere}, {"warnings", overviewWarnings}, {"related of many", relatedOfMany},
 		{"timeline of many", timelineOfMany}, {"undelete with content", undeleteWhole}, {"times and quantities", ticking},
 		{"delete", deleteForeground}, {"stuck", stuck}, {"scale", scale}, {"restart", restart}, {"cordon", cordon}, {"suspend", suspend},
-		{"compare versions", compareVersions}, {"blame", blame},
+		{"compare versions", compareVersions}, {"blame", blame}, {"blame of names", blameOfNames},
 		{"hidden", hidden}, {"rounded", rounded}, {"revert", revert}, {"undelete", undelete}, {"timeline", timeline},
 		{"namespace that is gone", namespaceGone},
 		{"what may I", whatMayI}, {"what may another", whatMayAnother}, {"may I", question},

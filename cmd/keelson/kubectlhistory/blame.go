@@ -2,6 +2,7 @@ package kubectlhistory
 
 import (
 	"fmt"
+	"net/url"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -35,34 +36,34 @@ func (s *session) blame(args []string, output string) error {
 	if err != nil {
 		return err
 	}
-	b, err := s.findBlame(r, name)
-	if err != nil {
+	var b history.ObjectBlame
+	if err := s.client.past(s.ctx, r, s.namespaceOf(r), name, "blame", url.Values{"values": {"true"}}, &b); err != nil {
 		return err
 	}
-	secret := r.Group == "" && r.Kind == "Secret"
+	if b.Deletion != nil {
+		return fmt.Errorf("%s is gone; `kubectl history log` shows its changes", r.objectName(name))
+	}
+	changes := map[string]*history.Change{}
+	for i := range b.Changes {
+		changes[b.Changes[i].ResourceVersion] = &b.Changes[i]
+	}
+	if r.Group == "" && r.Kind == "Secret" {
+		hideValues(b.Fields)
+	}
+	if b.NotExamined != "" {
+		s.warnf("%s", b.NotExamined)
+	}
 	if output != "" {
-		type field struct {
-			Field string          `json:"field"`
-			Value any             `json:"value,omitempty"`
-			By    *history.Change `json:"change,omitempty"`
-		}
-		fields := []field{}
-		for _, f := range b.fields {
-			if secret && isSecret(f.Path) {
-				f.Value = nil
-			}
-			fields = append(fields, field{f.Path, f.Value, f.change})
-		}
-		return s.print(map[string]any{"fields": fields}, output)
+		return s.printBlame(b.Fields, changes, output)
 	}
 	var rows [][]string
-	for _, f := range b.fields {
+	for _, f := range b.Fields {
 		row := []string{"<older>", "<older>", "<older>"}
-		if f.change != nil {
-			row = []string{timeOf(f.change), userOf(f.change), requestOf(f.change)}
+		if c := changes[f.ResourceVersion]; c != nil {
+			row = []string{timeOf(c), userOf(c), requestOf(c)}
 		}
 		value := valueText(f.Value)
-		if secret && isSecret(f.Path) {
+		if f.Value == hidden {
 			value = "***"
 		}
 		rows = append(rows, append(row, f.Path, value))
@@ -70,36 +71,36 @@ func (s *session) blame(args []string, output string) error {
 	return writeTable(s.Out, []string{"TIME", "USER", "REQUEST", "FIELD", "VALUE"}, rows)
 }
 
+// printBlame prints each field with its change in another format.
+func (s *session) printBlame(fields []history.BlamedField, changes map[string]*history.Change, output string) error {
+	type field struct {
+		Field string          `json:"field"`
+		Value any             `json:"value,omitempty"`
+		By    *history.Change `json:"change,omitempty"`
+	}
+	out := []field{}
+	for _, f := range fields {
+		if f.Value == hidden {
+			f.Value = nil
+		}
+		out = append(out, field{f.Path, f.Value, changes[f.ResourceVersion]})
+	}
+	return s.print(map[string]any{"fields": out}, output)
+}
+
+// hidden is in place of values that are not shown.
+var hidden any = struct{ hidden bool }{}
+
+// hideValues replaces the values of a Secret.
+func hideValues(fields []history.BlamedField) {
+	for i := range fields {
+		if isSecret(fields[i].Path) {
+			fields[i].Value = hidden
+		}
+	}
+}
+
 // isSecret reports whether a field of a Secret has a value that is not shown.
 func isSecret(path string) bool {
 	return strings.HasPrefix(path, ".data") || strings.Contains(path, "last-applied-configuration")
-}
-
-// findBlame reads the history of an object as far as it is needed.
-func (s *session) findBlame(r resource, name string) (b *blame, err error) {
-	uid := ""
-	err = s.client.changes(s.ctx, r, s.namespaceOf(r), name, withObjects(), func(c *change) (bool, error) {
-		o, err := c.object()
-		if err != nil {
-			return false, err
-		}
-		known := c.Change
-		known.Object = nil
-		switch {
-		case b == nil && (c.Type == history.Deleted || c.Type == history.Expired):
-			return false, fmt.Errorf("%s is gone; `kubectl history log` shows its changes", r.objectName(name))
-		case b == nil && o == nil:
-			return false, fmt.Errorf("%s cannot be read: %s", r.objectName(name), c.Unreadable)
-		case b == nil:
-			b, uid = newBlame(o.Object, &known), string(c.UID)
-			return b.open > 0, nil
-		case o == nil || string(c.UID) != uid:
-			return false, nil // what was before is not known
-		}
-		return b.add(o.Object, &known), nil
-	})
-	if err == nil && b == nil {
-		err = fmt.Errorf("the history has no change of %s", r.objectName(name))
-	}
-	return b, err
 }

@@ -308,3 +308,21 @@ func (c *client) changes(
 		query.Set("continue", page.Metadata.Continue)
 	}
 }
+
+// past requests a subresource of an object that answers about its past. An older server does not have all of them: the error says so if
+// it has the history of the object nevertheless.
+func (c *client) past(ctx context.Context, r resource, namespace, name, subresource string, query url.Values, answer any) error {
+	body, err := c.request(ctx, http.MethodGet, r.path(namespace, name, subresource), query, mediaJSON, nil)
+	if kerrors.IsNotFound(err) {
+		limit := url.Values{"limit": {"1"}}
+		if _, other := c.request(ctx, http.MethodGet, r.path(namespace, name, "history"), limit, mediaJSON, nil); other == nil {
+			return fmt.Errorf("the server at %s does not serve %s of objects; a newer Keelson does", c.base, subresource)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.UseNumber() // whole numbers stay whole
+	return decoder.Decode(answer)
+}

@@ -3,12 +3,40 @@ package history
 import (
 	"encoding/json"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 )
+
+// TestVectors: the page of the console runs the same vectors against its own paths.
+func TestVectors(t *testing.T) {
+	text, err := os.ReadFile("testdata/paths.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var vectors []struct {
+		Name   string
+		Object map[string]any
+		Paths  []string
+	}
+	if err := json.Unmarshal(text, &vectors); err != nil || len(vectors) == 0 {
+		t.Fatalf("%d vectors, %v", len(vectors), err)
+	}
+	for _, v := range vectors {
+		var got []string
+		for _, leaf := range Leaves(v.Object) {
+			got = append(got, leaf.Path)
+		}
+		slices.Sort(got)
+		slices.Sort(v.Paths)
+		if !slices.Equal(got, v.Paths) {
+			t.Errorf("%s: %q, want %q", v.Name, got, v.Paths)
+		}
+	}
+}
 
 func TestPaths(t *testing.T) {
 	for _, c := range []struct{ before, after, want string }{

@@ -58,11 +58,7 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 		}
 		return kerrors.NewNotFound(s.gr, info.Name)
 	}
-	largest, all := 0, 0
-	for i := range changes {
-		n := changes[i].Size()
-		largest, all = max(largest, n), all+n
-	}
+	largest, all := sizes(changes)
 	need := 2 * registry.DecodedMemory * largest
 	if o.objects {
 		need += 3 * all

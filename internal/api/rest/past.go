@@ -35,10 +35,11 @@ func checkAsOf(r *http.Request, info *request.Info, s *served) error {
 	if !strings.Contains(r.URL.RawQuery, asOfParameter) || queryValue(r, asOfParameter) == "" {
 		return nil
 	}
+	hidden := request.FindHidden(info.Subresource)
 	switch sub := s.Kind.Subresource(info.Subresource); {
 	case sub != nil && sub.Connect != nil:
 		return nil
-	case sub == nil && request.FindHidden(info.Subresource) != nil:
+	case sub == nil && hidden != nil && !hidden.AsOf:
 		return kerrors.NewBadRequest("asOf is for get and list, not for " + info.Subresource)
 	}
 	switch info.Verb {

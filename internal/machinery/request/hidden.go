@@ -14,6 +14,7 @@ const (
 const (
 	SubresourceHistory  = "history"
 	SubresourceBlockers = "blockers"
+	SubresourceBlame    = "blame"
 )
 
 // ResourceChanges is a hidden resource. It is in discovery if --runtime-config names it.
@@ -24,11 +25,14 @@ type HiddenSubresource struct {
 	Name string
 	// ShowsObject means that the answer may have the fields of the object. Audit rules for the object are for these answers too.
 	ShowsObject bool
+	// AsOf means that a request may ask for the past with the parameter asOf.
+	AsOf bool
 }
 
 var hiddenSubresources = []HiddenSubresource{
 	{Name: SubresourceHistory, ShowsObject: true},
 	{Name: SubresourceBlockers},
+	{Name: SubresourceBlame, ShowsObject: true, AsOf: true},
 }
 
 // HiddenSubresources returns the hidden subresources. The caller must not change them.

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { changeOf, deletedObjects, how, who, type Change } from '../src/logic/changes';
+import { changesOf, deletedObjects, how, who, type Change } from '../src/logic/changes';
 import { aboutOf, grouped, timeOf, type KubeEvent } from '../src/logic/events';
 
 const change = (name: string, over: Partial<Change> = {}): Change => ({ type: 'Updated', resourceVersion: '1', resource: 'pods', namespace: 'default', name, ...over });
@@ -19,11 +19,13 @@ test('each object that was deleted is there once', () => {
   assert.deepEqual(found.map((c) => [c.group ?? '', c.namespace, c.resourceVersion]), [['', 'default', '1'], ['', 'other', '1'], ['x.com', 'default', '1']]);
 });
 
-test('a field has the change of the field that it is in, or the creation', () => {
-  const [spec, created] = [change('spec'), change('created')];
-  const found = new Map([['.spec', spec], ['', created]]);
-  assert.equal(changeOf(found, '.spec.containers[name=a].image'), spec);
-  assert.equal(changeOf(found, '.metadata.name'), created);
+test('a field has the change that gave it its value', () => {
+  const [newest, created] = [change('a', { resourceVersion: '9' }), change('a', { resourceVersion: '5' })];
+  const found = changesOf({
+    changes: [newest, created],
+    fields: [{ path: '.data[a.b]', resourceVersion: '9' }, { path: '.data.c', resourceVersion: '5' }, { path: '.data.older' }],
+  });
+  assert.deepEqual([...found], [['.data[a.b]', newest], ['.data.c', created]]);
 });
 
 test('Events that say the same of a kind are one line', () => {

@@ -1,49 +1,51 @@
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
-import { above, ownersByPath, ownersOf, ownersText, pathsOfLines } from '../src/logic/fields';
+import { fieldsOf, ownersOf, ownersText, pathsOfLines } from '../src/logic/fields';
 import { toYAML } from '../src/logic/yaml';
 import { random } from './make';
 
-test('managedFields become paths', () => {
-  const owners = ownersByPath([
-    {
-      manager: 'kubectl', operation: 'Apply', time: 't',
-      fieldsV1: {
-        'f:metadata': { 'f:labels': { '.': {}, 'f:app.kubernetes.io/name': {} }, 'f:finalizers': { 'v:"a/b"': {} } },
-        'f:spec': { 'f:containers': { 'k:{"name":"web"}': { '.': {}, 'f:image': {} } }, 'f:ports': { 'k:{"port":80,"protocol":"TCP"}': {} } },
-      },
+/** leaves returns the paths of the fields that have none below them. */
+function leaves(value: unknown, path = ''): string[] {
+  const below = fieldsOf(value, path);
+  return below.length ? below.flatMap((f) => leaves(f.value, f.path)) : path ? [path] : [];
+}
+
+test('paths are those of the server', () => {
+  const vectors = JSON.parse(readFileSync(new URL('../../../api/history/testdata/paths.json', import.meta.url), 'utf8')) as { name: string; object: unknown; paths: string[] }[];
+  assert.ok(vectors.length > 10);
+  for (const { name, object, paths } of vectors) assert.deepEqual(leaves(object).sort(), [...paths].sort(), name);
+});
+
+const managed = (fieldsV1: Record<string, unknown>, manager = 'm', operation = 'Apply', subresource = ''): NonNullable<Parameters<typeof ownersOf>[1]>[0] => ({ manager, operation, subresource, fieldsV1 });
+
+test('a field has its managers, or those of the field that it is in', () => {
+  const object = {
+    metadata: { labels: { 'app.kubernetes.io/name': 'x', other: 'y' }, finalizers: ['b/c', 'a/b'], name: 'p' },
+    spec: {
+      containers: [{ image: 'first' }, { name: 'web', image: 'second' }], ports: [{ port: 80, protocol: 'UDP' }, { port: 80, protocol: 'TCP', name: 'http' }], atomic: { a: [{ b: 1 }] },
     },
-    { manager: 'kubelet', operation: 'Update', subresource: 'status', fieldsV1: { 'f:spec': { 'f:containers': { 'k:{"name":"web"}': { 'f:image': {} } } } } },
+  };
+  const owned = ownersOf(object, [
+    managed({
+      'f:metadata': { 'f:labels': { '.': {}, 'f:app.kubernetes.io/name': {} }, 'f:finalizers': { 'v:"a/b"': {} } },
+      'f:spec': {
+        'f:containers': { 'k:{"name":"web"}': { '.': {}, 'f:image': {} } }, 'f:ports': { 'k:{"port":80,"protocol":"TCP"}': { 'f:name': {} } }, 'f:atomic': {},
+      },
+    }),
+    managed({ 'f:spec': { 'f:containers': { 'k:{"name":"web"}': { 'f:image': {} }, 'i:0': {} }, 'k:{': {}, x: {} } }, 'kubelet', 'Update', 'status'),
+    managed({}, 'nobody'),
   ]);
-  assert.deepEqual([...owners.keys()], [
-    '.metadata.labels', '.metadata.labels["app.kubernetes.io/name"]', '.metadata.finalizers[="a/b"]', '.spec.containers[name=web]',
-    '.spec.containers[name=web].image', '.spec.ports[port=80,protocol=TCP]',
-  ]);
-  assert.equal(ownersText(owners.get('.spec.containers[name=web].image')!), 'kubectl (Apply), kubelet (Update, status)');
-});
-
-test('an element of managedFields that is no JSON stays as it is', () => {
-  assert.deepEqual([...ownersByPath([{ fieldsV1: { 'k:{': {}, 'i:3': {}, x: {} } }]).keys()], ['[{]', '[3]', '[]']);
-  assert.equal(ownersByPath(undefined).size, 0);
-});
-
-test('a field has the owners of the field that it is in', () => {
-  const owners = ownersByPath([{ manager: 'm', operation: 'Apply', fieldsV1: { 'f:spec': { 'f:ports': { 'k:{"port":80,"protocol":"TCP"}': { 'f:name': {} } }, 'f:a': {} } } }]);
-  const manager = (path: string): string => ownersText(ownersOf(owners, path));
-  assert.equal(manager('.spec.a.b[0].c'), 'm (Apply)');
-  assert.equal(manager('.spec.ports[port=80].name'), 'm (Apply)', 'the key of the list has a second member');
-  assert.equal(manager('.spec.ports[protocol=TCP].name'), 'm (Apply)', 'or a first one');
-  assert.equal(manager('.spec.ports[port=8].name'), '');
-  assert.equal(manager('.spec.other'), '');
-});
-
-test('above', () => {
+  const text = (path: string): string => ownersText(owned.get(path) ?? assert.fail(path));
   for (const [path, want] of [
-    ['.spec.containers[name=web].image', '.spec.containers[name=web]'], ['.spec.containers[name=web]', '.spec.containers'],
-    ['.metadata.labels["a.b/c]"]', '.metadata.labels'], ['.spec', ''], ['', ''],
+    ['.metadata.labels[app.kubernetes.io/name]', 'm (Apply)'], ['.metadata.labels.other', 'm (Apply)'], ['.metadata.name', ''],
+    ['.metadata.finalizers[1]', 'm (Apply)'], ['.metadata.finalizers[0]', ''],
+    ['.spec.containers[1].image', 'm (Apply), kubelet (Update, status)'], ['.spec.containers[0].image', 'kubelet (Update, status)'],
+    ['.spec.ports[1].name', 'm (Apply)'], ['.spec.ports[0].port', ''], ['.spec.atomic.a[0].b', 'm (Apply)'], ['.spec', ''],
   ] as const) {
-    assert.equal(above(path), want, path);
+    assert.equal(text(path), want, path);
   }
+  assert.equal(ownersText(ownersOf(object, undefined).get('.spec.atomic') ?? []), '');
 });
 
 test('each line of YAML has the path of its field', () => {
@@ -56,11 +58,11 @@ test('each line of YAML has the path of its field', () => {
   const yaml = toYAML(object);
   const paths = pathsOfLines(object, yaml);
   const at = (text: string): string | undefined => paths[yaml.split('\n').findIndex((line) => line.includes(text))];
-  assert.equal(at('a.b/c: d'), '.metadata.labels["a.b/c"]');
-  assert.equal(at('-v'), '.spec.args[="-v"]');
-  assert.equal(at('with a gap'), '.spec.args[="two\\nlines\\n\\nwith a gap"]');
-  assert.equal(at('protocol'), '.spec.containers[name=web].ports[containerPort=80].protocol');
-  assert.equal(at('env'), '.spec.containers[name=web].env');
+  assert.equal(at('a.b/c: d'), '.metadata.labels[a.b/c]');
+  assert.equal(at('-v'), '.spec.args[0]');
+  assert.equal(at('with a gap'), '.spec.args[1]');
+  assert.equal(at('protocol'), '.spec.containers[0].ports[0].protocol');
+  assert.equal(at('env'), '.spec.containers[0].env');
   assert.equal(at('image'), '.spec.containers[1].image');
   assert.equal(at('empty'), '.spec.empty');
   assert.equal(at('none'), '.spec.none');

@@ -1,29 +1,14 @@
 // The past of an object, which Keelson keeps: its changes, and the object as it was.
 
-import type { Change, ChangePage } from '../logic/changes';
+import type { Blame, ChangePage } from '../logic/changes';
 import type { KubeObject } from '../logic/kubernetes';
 import { query } from '../logic/links';
 import { objectPath, type Resource } from '../logic/resources';
 import { request } from './request';
 
-/** lastChanges returns the last change of each field by its path, and under "" the creation of the object. */
-export async function lastChanges(r: Resource, namespace: string, name: string, signal: AbortSignal): Promise<Map<string, Change>> {
-  const found = new Map<string, Change>();
-  let next = '';
-  for (let pages = 0; pages < 10; pages++) {
-    const page = await historyOf(r, namespace, name, next, false, signal);
-    for (const c of page.items ?? []) {
-      for (const path of c.changed ?? []) if (!found.has(path)) found.set(path, c);
-      if (c.type === 'Created') {
-        found.set('', c);
-        return found; // what was before is another object of that name
-      }
-    }
-    next = page.metadata?.continue ?? '';
-    if (!next) break;
-  }
-  return found;
-}
+/** blameOf returns who gave each field of an object its value; of one that is gone, the value that it had last. */
+export const blameOf = (r: Resource, namespace: string, name: string, signal: AbortSignal): Promise<Blame> =>
+  request<Blame>(objectPath(r, namespace, name, 'blame'), { signal });
 
 /** historyOf returns a page of changes, the newest first, with the objects as they were then if objects is set. */
 export const historyOf = (

@@ -1,6 +1,5 @@
 // Changes of objects, which Keelson keeps.
 
-import { above } from './fields';
 import type { KubeObject } from './kubernetes';
 
 /** Change is one of history.keelson.dev/v1alpha1 (docs/history.md). */
@@ -41,11 +40,20 @@ export const deletedObjects = (changes: Change[]): Change[] => [
   ...new Map(changes.filter((c) => c.type === 'Deleted').map((c) => [keyOf(c), c])).values(),
 ];
 
-/** changeOf returns the last change of a field, of the field that it is in, or the creation. */
-export function changeOf(found: Map<string, Change>, path: string): Change | undefined {
-  for (let at = path; at; at = above(at)) {
-    const c = found.get(at);
-    if (c) return c;
-  }
-  return found.get('');
+/** Blame is an ObjectBlame: who gave each field of an object its value. */
+export interface Blame {
+  deletion?: Change;
+  changes: Change[];
+  fields: { path: string; resourceVersion?: string }[];
+  moreFields?: number;
+  notExamined?: string;
+}
+
+/** changesOf returns the change that gave each field its value, by path. Fields that are older than the history are left out. */
+export function changesOf({ changes, fields }: Blame): Map<string, Change> {
+  const byVersion = new Map(changes.map((c) => [c.resourceVersion, c]));
+  return new Map(fields.flatMap(({ path, resourceVersion }): [string, Change][] => {
+    const c = byVersion.get(resourceVersion ?? '');
+    return c ? [[path, c]] : [];
+  }));
 }

@@ -1,8 +1,8 @@
-// Paths of fields: who owns which, and which changed. A path is written as in Kubernetes' messages:
-// .spec.containers[name=web].image
+// Paths of fields: who owns which, and which changed. docs/history.md has their grammar, and internal/api/history/testdata/paths.json
+// examples. Nothing parses a path: what is needed of each field is found while the object is walked.
 
 import type { ManagedFields } from './kubernetes';
-import { isMembers } from './values';
+import { isMembers, type Members } from './values';
 
 export interface Owner {
   manager: string;
@@ -17,72 +17,100 @@ function ownerText(o: Owner): string {
 
 export const ownersText = (owners: Owner[]): string => owners.map(ownerText).join(', ');
 
-/** ownersByPath returns who owns each field, by the path of the field. */
-export function ownersByPath(managed: ManagedFields[] | undefined): Map<string, Owner[]> {
-  const found = new Map<string, Owner[]>();
-  for (const m of managed ?? []) {
-    const owner: Owner = { manager: m.manager ?? '', operation: m.operation ?? '', subresource: m.subresource ?? '', time: m.time ?? '' };
-    walk(m.fieldsV1 ?? {}, '', (path) => {
-      const owners = found.get(path);
-      if (owners) owners.push(owner);
-      else found.set(path, [owner]);
-    });
+/** MAX_NAME is the length in bytes of the longest name in a path, MAX_PATH that of a path below which fields are not told apart. */
+const [MAX_NAME, MAX_PATH] = [253, 1024];
+
+const bytesOf = (text: string): number => new TextEncoder().encode(text).length;
+
+function shorten(name: string): string {
+  const bytes = new TextEncoder().encode(name);
+  return bytes.length <= MAX_NAME ? name : `${new TextDecoder().decode(bytes.slice(0, MAX_NAME)).replace(/\ufffd$/, '')}...`;
+}
+
+function segment(field: string): string {
+  const name = shorten(field);
+  return !name || /[./[\] ]/.test(name) ? `[${name}]` : `.${name}`;
+}
+
+export interface Field {
+  /** key is the name of the field, or the index of the item. */
+  key: string;
+  path: string;
+  value: unknown;
+}
+
+/** fieldsOf returns the fields of an object, or the items of a list, with their paths. What is too deep for a path has none. */
+export function fieldsOf(value: unknown, path: string): Field[] {
+  if (bytesOf(path) >= MAX_PATH) return [];
+  if (Array.isArray(value)) {
+    const names = value.map((item) => (isMembers(item) && typeof item.name === 'string' ? item.name : ''));
+    const named = names.every(Boolean) && new Set(names).size === names.length;
+    return value.map((item: unknown, i) => ({
+      key: String(i), path: path + (named ? `[name=${shorten(names[i] ?? '')}]` : `[${i}]`), value: item,
+    }));
   }
+  return isMembers(value) ? Object.entries(value).map(([key, v]) => ({ key, path: path + segment(key), value: v })) : [];
+}
+
+interface Owned {
+  owner: Owner;
+  set: Members;
+}
+
+/** ownersOf returns who owns each field of an object, by path. A field that no manager names has the owners of what it is in. */
+export function ownersOf(object: unknown, managed: ManagedFields[] | undefined): Map<string, Owner[]> {
+  const found = new Map<string, Owner[]>();
+  const visit = (value: unknown, path: string, sets: Owned[], above: Owner[]): void => {
+    const own = sets.filter(({ set }) => '.' in set || !Object.keys(set).length).map(({ owner }) => owner);
+    const owners = own.length ? own : above;
+    if (path) found.set(path, owners);
+    for (const field of fieldsOf(value, path)) {
+      visit(field.value, field.path, sets.flatMap(({ owner, set }) => below(set, field, Array.isArray(value)).map((s) => ({ owner, set: s }))), owners);
+    }
+  };
+  const owned = (managed ?? []).map((m) => ({
+    owner: { manager: m.manager ?? '', operation: m.operation ?? '', subresource: m.subresource ?? '', time: m.time ?? '' }, set: m.fieldsV1 ?? {},
+  }));
+  visit(object, '', owned.filter(({ set }) => Object.keys(set).length), []);
   return found;
 }
 
-function walk(set: Record<string, unknown>, path: string, each: (path: string) => void): void {
-  for (const [key, below] of Object.entries(set)) {
-    if (key === '.') {
-      each(path);
-      continue;
-    }
-    const here = path + segment(key);
-    const children = (below ?? {}) as Record<string, unknown>;
-    if (Object.keys(children).length === 0) each(here);
-    else walk(children, here, each);
-  }
+/** below returns what a set of managedFields has of a field: f:NAME, or of an item k:KEYS, v:VALUE, i:INDEX. */
+function below(set: Members, { key, value }: Field, item: boolean): Members[] {
+  const elements = item
+    ? Object.keys(set).filter((element) => isElement(element, key, value))
+    : [`f:${key}`].filter((element) => element in set);
+  return elements.map((element) => (isMembers(set[element]) ? set[element] : {}));
 }
 
-/** segment turns a path element of managedFields into text: f:spec is .spec, k:{"name":"web"} is [name=web]. */
-function segment(element: string): string {
-  const kind = element.slice(0, 2);
-  const rest = element.slice(2);
-  switch (kind) {
-    case 'f:':
-      return member(rest);
-    case 'k:':
-      try {
-        const keys = JSON.parse(rest) as Record<string, unknown>;
-        return `[${Object.entries(keys).map(([k, v]) => `${k}=${String(v)}`).join(',')}]`;
-      } catch {
-        return `[${rest}]`;
-      }
-    case 'v:':
-      return `[=${rest}]`;
-    default:
-      return `[${rest}]`;
+function isElement(element: string, index: string, item: unknown): boolean {
+  const text = element.slice(2);
+  if (element.startsWith('i:')) return text === index;
+  let parsed: unknown;
+  try {
+    parsed = JSON.parse(text);
+  } catch {
+    return false;
   }
+  if (element.startsWith('v:')) return JSON.stringify(parsed) === JSON.stringify(item);
+  return element.startsWith('k:') && isMembers(parsed) && isMembers(item) && Object.entries(parsed).every(([k, v]) => item[k] === v);
 }
 
-const member = (name: string): string => (/^[A-Za-z0-9_-]+$/.test(name) ? `.${name}` : `[${JSON.stringify(name)}]`);
-
-/** pathsOfLines returns the path of the field of each line of YAML, as dump writes it, with the keys of list elements. */
+/** pathsOfLines returns the path of the field of each line of YAML, as dump writes it. */
 export function pathsOfLines(object: unknown, yaml: string): string[] {
   const paths: string[] = [];
   const lines = yaml.split('\n');
   // Each member of the object is one line or a block that follows it; indentation tells where it ends.
-  const visit = (value: object, path: string, from: number): number => {
+  const visit = (value: unknown, path: string, from: number): number => {
     let at = from;
-    for (const [key, below] of Object.entries(value) as [string, unknown][]) {
+    for (const field of fieldsOf(value, path)) {
       if (at >= lines.length) break;
-      if (Array.isArray(value)) at = block(below, path + elementKey(below, key), at);
-      else if (below !== undefined) at = block(below, path + member(key), at, true);
+      if (field.value !== undefined) at = block(field.value, field.path, at, !Array.isArray(value));
     }
     return at;
   };
   const depth = (line: number): number => (lines[line] ?? '').search(/\S|$/);
-  const block = (value: unknown, path: string, from: number, named = false): number => {
+  const block = (value: unknown, path: string, from: number, named: boolean): number => {
     const composite = typeof value === 'object' && value !== null && Object.keys(value).length > 0;
     if (composite && !named) return visit(value, path, from); // its first member is on the line of the dash
     paths[from] = path;
@@ -94,50 +122,6 @@ export function pathsOfLines(object: unknown, yaml: string): string[] {
     }
     return at;
   };
-  if (object && typeof object === 'object') visit(object, '', 0);
+  visit(object, '', 0);
   return paths;
 }
-
-/** elementKey names an element of a list by the member that identifies it in most lists of Kubernetes. */
-function elementKey(value: unknown, index: string): string {
-  if (isMembers(value)) {
-    for (const key of ['name', 'containerPort', 'port', 'uid', 'type', 'ip', 'mountPath', 'key', 'topologyKey']) {
-      if (['string', 'number'].includes(typeof value[key])) return `[${key}=${String(value[key])}]`;
-    }
-  } else if (typeof value === 'string') {
-    return `[=${JSON.stringify(value)}]`;
-  }
-  return `[${index}]`;
-}
-
-/** ownersOf returns the owners of a field, or of the field above it that has any. Keys of list elements may differ in length. */
-export function ownersOf(owners: Map<string, Owner[]>, path: string): Owner[] {
-  for (let at = path; at; at = above(at)) {
-    const found = owners.get(at) ?? owners.get(withoutSecondKeys(owners, at));
-    if (found) return found;
-  }
-  return [];
-}
-
-/** above returns the path of the field that a field is in, '' at the top. */
-export function above(path: string): string {
-  const shorter = path.replace(/(\.[A-Za-z0-9_-]+|\[(?:"(?:[^"\\]|\\.)*"|[^\]]*)\])$/, '');
-  return shorter === path ? '' : shorter;
-}
-
-/** withoutSecondKeys finds the path whose list keys have more members, such as [port=80,protocol=TCP]. */
-function withoutSecondKeys(owners: Map<string, Owner[]>, path: string): string {
-  if (!/\[[A-Za-z]+=/.test(path)) return path;
-  const pattern = new RegExp(
-    `^${path.split(/(\[[A-Za-z]+=[^\]]*\])/)
-      .map((part) => {
-        const key = /^\[([A-Za-z]+=[^\]]*)\]$/.exec(part);
-        return key ? `\\[(?:[^\\]]*,)?${literal(key[1] ?? '')}(?:,[^\\]]*)?\\]` : literal(part);
-      })
-      .join('')}$`,
-  );
-  for (const candidate of owners.keys()) if (pattern.test(candidate)) return candidate;
-  return path;
-}
-
-const literal = (text: string): string => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');

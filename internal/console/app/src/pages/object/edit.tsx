@@ -3,7 +3,7 @@
 import type { JSX } from 'preact';
 import { useEffect, useMemo, useState } from 'preact/hooks';
 import { request } from '../../client/request';
-import { ownersByPath, ownersOf, ownersText, pathsOfLines } from '../../logic/fields';
+import { ownersOf, ownersText, pathsOfLines } from '../../logic/fields';
 import { APIError, FIELD_MANAGER, type KubeObject } from '../../logic/kubernetes';
 import { query } from '../../logic/links';
 import { hasVerb, objectPath, type Resource } from '../../logic/resources';
@@ -23,15 +23,15 @@ export function Edit({ resource, object, gone }: { resource: Resource; object: K
   const shown = useMemo(() => withoutManagedFields(values ? current : hidden(current)), [current, values]);
   const yaml = useMemo(() => toYAML(shown), [shown]);
   const paths = useMemo(() => (yaml.length < MAX_YAML ? pathsOfLines(shown, yaml) : []), [yaml]);
-  const byPath = useMemo(() => ownersByPath(current.metadata.managedFields), [current]);
+  const owned = useMemo(() => ownersOf(shown, current.metadata.managedFields), [shown]);
   const hint = (line: number): string => {
     const path = paths[line];
-    const found = path ? ownersOf(byPath, path) : [];
+    const found = (path && owned.get(path)) || [];
     return path ? `${path}${found.length ? `: ${ownersText(found)}` : ': no manager'}` : '';
   };
   const note = (line: number): string => {
     const path = paths[line];
-    return owners && path ? ownersText(byPath.get(path) ?? []) : '';
+    return owners && path ? ownersText(owned.get(path) ?? []) : '';
   };
   const rounded = useMemo(() => roundedNumber(object), [object]);
   const editable = hasVerb(resource, 'update') && !gone && !rounded;

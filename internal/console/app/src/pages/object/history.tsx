@@ -2,9 +2,9 @@
 
 import type { JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
-import { asOf, historyOf, lastChanges } from '../../client/past';
+import { asOf, blameOf, historyOf } from '../../client/past';
 import { beforeDeletion, restoreManagers, undelete, write } from '../../client/undelete';
-import { changeOf, how, who, type Change } from '../../logic/changes';
+import { changesOf, how, who, type Change } from '../../logic/changes';
 import { EXISTS, isContainer, revertedTo } from '../../logic/comeback';
 import { pathsOfLines } from '../../logic/fields';
 import { age, local } from '../../logic/format';
@@ -132,11 +132,11 @@ function Compare(props: { resource: Resource; namespace: string; name: string; v
   return <ObjectDiff before={a} after={other} names={[versions[0] ?? '', versions[1] ?? 'now']} />;
 }
 
-/** Blame shows the last change of each field that the history knows of: beside the fields of an object, or as a table if it is gone. */
+/** Blame shows who gave each field its value: beside the fields of an object, and as a table of those that were not set when it was created. */
 function Blame(props: { resource: Resource; namespace: string; name: string; current: KubeObject | undefined }): JSX.Element {
   const { current } = props;
   const loaded = useLoaded(
-    (signal) => lastChanges(props.resource, props.namespace, props.name, signal),
+    (signal) => blameOf(props.resource, props.namespace, props.name, signal),
     [props.resource, props.namespace, props.name, current?.metadata.resourceVersion],
   );
   const object = useMemo(() => (current ? hidden(comparable(current)) : null), [current]);
@@ -144,8 +144,14 @@ function Blame(props: { resource: Resource; namespace: string; name: string; cur
   const paths = useMemo(() => (object && yaml.length < MAX_YAML ? pathsOfLines(object, yaml) : []), [yaml]);
   if (loaded.error) return <Problem error={loaded.error} retry={loaded.reload} />;
   if (!loaded.value) return <Busy what="Reading the history" />;
-  const found = loaded.value;
-  const text = (c: Change | undefined): string => (c ? `${who(c) || 'unknown'}, ${how(c)}, ${age(c.time)} ago` : '');
+  const found = changesOf(loaded.value);
+  const changed = [...found].filter(([, c]) => c.type !== 'Created');
+  const created = loaded.value.changes.find((c) => c.type === 'Created');
+  const rows = [...changed, ...(created ? [['everything else', created] as const] : [])];
+  const text = (line: number): string => {
+    const c = found.get(paths[line] ?? '');
+    return c ? `${who(c) || 'unknown'}, ${how(c)}, ${age(c.time)} ago` : '';
+  };
   return (
     <div class="blame">
       {current ? (
@@ -153,22 +159,16 @@ function Blame(props: { resource: Resource; namespace: string; name: string; cur
           readOnly
           label="Who set each field"
           value={yaml}
-          note={(line) => (paths[line] ? text(found.get(paths[line])) : '')}
-          hint={(line) => (paths[line] ? `${paths[line]}: ${text(changeOf(found, paths[line]))}` : '')}
+          note={text}
+          hint={(line) => [paths[line], text(line)].filter(Boolean).join(': ')}
         />
       ) : null}
+      {loaded.value.notExamined ? <p class="dim">{loaded.value.notExamined}</p> : null}
       <SimpleTable
         label="Who set each field"
         empty="No field has changed."
         head={['Field', 'Who', 'Request', 'When', 'Version']}
-        rows={[...found].sort(([a], [b]) => a.localeCompare(b))
-          .map(([path, c]) => [
-            <code>{path || 'everything else'}</code>,
-            who(c) || 'unknown',
-            how(c),
-            <Age time={c.time} />,
-            c.resourceVersion,
-          ])}
+        rows={rows.map(([path, c]) => [<code>{path}</code>, who(c) || 'unknown', how(c), <Age time={c.time} />, c.resourceVersion])}
       />
     </div>
   );

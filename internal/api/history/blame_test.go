@@ -1,11 +1,12 @@
-package kubectlhistory
+package history
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
 
-	"github.com/keelson-dev/keelson/internal/api/history"
+	"sigs.k8s.io/yaml"
 )
 
 func TestBlame(t *testing.T) {
@@ -22,46 +23,39 @@ func TestBlame(t *testing.T) {
 		"items by name":    {[]string{"{l: [{name: two}, {name: one}]}", "!{l: [{name: one}]}"}, ".l[name=one].name 1 .l[name=two].name 0", 2},
 		"all have changed": {[]string{"{a: 2}", "{a: 1}", "!{a: 0}"}, ".a 0", 2},
 	} {
-		var b *blame
+		var b Blame
 		read := 0
 		for i, text := range c.versions {
 			text, created := strings.CutPrefix(text, "!")
-			change := &history.Change{Type: history.Updated, ResourceVersion: fmt.Sprint(i)}
+			change := &Change{Type: Updated, ResourceVersion: fmt.Sprint(i)}
 			if created {
-				change.Type = history.Created
+				change.Type = Created
 			}
-			more := false
-			if o := parse(t, text).Object; b == nil {
-				b = newBlame(o, change)
-				more = b.open > 0
-			} else {
-				more = b.add(o, change)
+			var object map[string]any
+			if err := yaml.Unmarshal([]byte(text), &object); err != nil {
+				t.Fatal(err)
 			}
-			if read++; !more {
+			if read++; !b.Add(object, change) {
 				break
 			}
 		}
 		var got []string
-		for _, f := range b.fields {
-			version := "?"
-			if f.change != nil {
-				version = f.change.ResourceVersion
+		answer := b.Answer(false)
+		known := map[string]bool{"": true}
+		for _, c := range answer.Changes {
+			known[c.ResourceVersion] = true
+		}
+		for _, f := range answer.Fields {
+			got = append(got, f.Path+" "+cmp.Or(f.ResourceVersion, "?"))
+			if !known[f.ResourceVersion] {
+				t.Errorf("%s: the answer lacks the change %s", name, f.ResourceVersion)
 			}
-			got = append(got, f.Path+" "+version)
+		}
+		if len(answer.Changes) > 1 && answer.Changes[0].ResourceVersion > answer.Changes[1].ResourceVersion {
+			t.Errorf("%s: the newest change is not the first one", name)
 		}
 		if strings.Join(got, " ") != c.want || read != c.read {
 			t.Errorf("%s: %s, %d read, want %s, %d", name, got, read, c.want, c.read)
-		}
-	}
-}
-
-func TestValueText(t *testing.T) {
-	for _, c := range []struct {
-		value any
-		want  string
-	}{{"a b", "a b"}, {"", `""`}, {int64(1), "1"}, {[]any{}, "[]"}, {nil, "null"}, {strings.Repeat("x", 70), strings.Repeat("x", 60) + "..."}} {
-		if got := valueText(c.value); got != c.want {
-			t.Errorf("%v: %s", c.value, got)
 		}
 	}
 }
