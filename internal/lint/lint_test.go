@@ -54,6 +54,7 @@ var floors = []floor{
 		{"directory", "write"},
 		{"client", "discovery"},
 		{"changes", "blockers"},
+		{"undelete"},
 		{"rest"},
 		{"crd"},
 	}},

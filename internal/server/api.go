@@ -25,7 +25,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/api/connection"
 	"github.com/keelson-dev/keelson/internal/api/directory"
 	"github.com/keelson-dev/keelson/internal/api/discovery"
+	"github.com/keelson-dev/keelson/internal/api/history"
 	"github.com/keelson-dev/keelson/internal/api/rest"
+	"github.com/keelson-dev/keelson/internal/api/undelete"
 	"github.com/keelson-dev/keelson/internal/api/write"
 	"github.com/keelson-dev/keelson/internal/controller/servicerepair"
 	"github.com/keelson-dev/keelson/internal/gateway/aggregator"
@@ -59,6 +61,7 @@ type api struct {
 	// resources is the directory of all served resources. client is the server's own access to them.
 	resources *directory.Directory
 	client    *client.Client
+	undelete  *undelete.Planner
 	webhooks  *webhooks.Plugins
 	calls     webhook.Options // how webhooks are reached
 	policies  *policies.Plugins
@@ -150,7 +153,13 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 		return nil, err
 	}
 	a.client = client.New(a.resources, a.writes, fieldManager)
+	a.undelete = &undelete.Planner{
+		Resources: a.resources, Rights: history.Rights{Authorizer: o.authorization, Registry: o.registry}, Now: o.config.Testing.Clock.Now,
+		Discovered: func() ([]discovery.Resource, []schema.GroupVersion) { return a.discovery.Preferred() },
+		OfKind:     func(gvk schema.GroupVersionKind) (discovery.Resource, bool) { return a.discovery.OfKind(gvk) },
+	}
 	a.handler = rest.New(rest.Options{
+		Undelete: a.undelete,
 		Now:      o.config.Testing.Clock.Now,
 		Registry: o.registry, Writes: a.writes, Cluster: a.cluster, ConnectObserver: rest.NewConnectMetrics(o.metrics),
 		ConnectionBytesPerSecond: o.config.Network.Connections.MaxBytesPerSecond,

@@ -2,17 +2,24 @@ package server
 
 import (
 	"github.com/keelson-dev/keelson/internal/api/changes"
+	"github.com/keelson-dev/keelson/internal/api/undelete"
 )
 
-// putChanges adds the feed of changes to the directory if the store keeps history. Discovery and OpenAPI have it if
-// --runtime-config names it: by default clients see there what they see of kube-apiserver.
-func (s *starting) putChanges() {
+// putPast adds the plans of undelete to the directory, and the feed of changes if the store keeps history. Discovery and OpenAPI have
+// the feed if --runtime-config names it: by default clients see there what they see of kube-apiserver.
+func (s *starting) putPast() {
+	plans := &undelete.Handler{Planner: s.api.undelete, Changes: s.newFeed()}
+	s.api.resources.Put(plans.Resource())
+}
+
+// newFeed adds the feed of changes to the directory and returns it, nil if the store keeps no history.
+func (s *starting) newFeed() *changes.Handler {
 	kept, ok := s.stores.Main.(changes.Store)
 	if !ok {
 		if s.versions.Named(changes.GVR) {
 			s.log.Warn("the data is in a store that keeps no history: the version is not served", "version", changes.GVR.GroupVersion().String())
 		}
-		return
+		return nil
 	}
 	feed := changes.New(changes.Options{
 		Resources: s.api.resources, Registry: s.api.registry, Store: kept, Authorizer: s.authorization, Now: s.config.Testing.Clock.Now,
@@ -21,4 +28,5 @@ func (s *starting) putChanges() {
 	r := changes.Resource(feed)
 	r.Hidden = !s.versions.Named(changes.GVR)
 	s.api.resources.Put(r)
+	return feed
 }

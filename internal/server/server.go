@@ -594,7 +594,7 @@ func (s *starting) startControllers() {
 }
 
 func (s *starting) buildHTTP() error {
-	s.putChanges()
+	s.putPast()
 	documents, err := s.openDocuments()
 	if err != nil {
 		return err

@@ -334,3 +334,46 @@ spec:
 	s.stores(t, core+"/secrets/kept", "aGlkZGVu", "data", "password")
 	s.stores(t, boats+"/titanic", 269, "length")
 }
+
+// TestUndeleteOfGroups brings back objects of several groups of Kubernetes, in the order of their kinds.
+func TestUndeleteOfGroups(t *testing.T) {
+	s := start(t, "--feature-gates=EvictionRequestAPI=true", "--runtime-config=lifecycle.k8s.io/v1alpha1=true")
+	core := s.namespace(t, "groups")
+	objects := []struct{ group, resource, object string }{ // in the order in which they come back
+		{"rbac.authorization.k8s.io/v1", "roles", "kind: Role\nmetadata: {name: x}\n"},
+		{"", "configmaps", configMap("x", "a: b")},
+		{"batch/v1", "cronjobs", "kind: CronJob\nmetadata: {name: x}\nspec: {schedule: 0 3 * * *, jobTemplate: {spec: {template: {spec: " +
+			"{restartPolicy: Never, containers: [{name: c, image: i}]}}}}}\n"},
+		{"lifecycle.k8s.io/v1alpha1", "evictionrequests", "kind: EvictionRequest\nmetadata: {name: x}\nspec: {target: {pod: {name: p, " +
+			"uid: 11111111-2222-4333-8444-555555555555}}, requester: acme.io/foo, intent: Eviction}\n"},
+		{"networking.k8s.io/v1", "ingresses", "kind: Ingress\nmetadata: {name: x}\nspec: {defaultBackend: {service: {name: web, port: {number: 80}}}}\n"},
+		{"policy/v1", "poddisruptionbudgets", "kind: PodDisruptionBudget\nmetadata: {name: x}\nspec: {minAvailable: 1}\n"},
+	}
+	var want []string
+	for _, o := range objects {
+		path := core + "/" + o.resource
+		if o.group != "" {
+			path, o.object = "/apis/"+o.group+"/namespaces/groups/"+o.resource, "apiVersion: "+o.group+"\n"+o.object
+		}
+		s.create(t, path, o.object)
+		s.call(t, http.MethodDelete, path+"/x", "application/json", "{}")
+		s.missing(t, path+"/x")
+		want = append(want, o.resource+" groups/x")
+	}
+	p := browse(t, 1280, 800).tab(t)
+	in(s, p)
+	p.click("What changed")
+	p.types("#namespace", "groups"+"\r")
+	p.sees("evictionrequests groups/x")
+	p.chooses("[aria-label='Type of change']", "Deleted")
+	p.click("Undelete all 6")
+	p.click("Try (dry run)")
+	rows := func(result string) string {
+		return fmt.Sprintf(`[...document.querySelectorAll('dialog .plain tbody tr')].filter((r) => r.innerText.includes(%q)).map((r) => r.cells[0].innerText).join() === %q`,
+			result, strings.Join(want, ","))
+	}
+	p.until("all would come back, in this order", rows("would come back"))
+	p.clickOn("Undelete", `document.querySelector('dialog button.primary:not(:disabled)')`)
+	p.until("all are back", rows("is back"))
+	p.clean()
+}

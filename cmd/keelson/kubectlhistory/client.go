@@ -142,11 +142,6 @@ func (c *client) warnings(header http.Header) {
 	}
 }
 
-// withObjects returns the parameters of a request for changes with their objects.
-func withObjects() url.Values {
-	return url.Values{"objects": {"true"}, "limit": {strconv.Itoa(objectsPage)}}
-}
-
 // asOfQuery returns the parameters of a read at a time; "" is now.
 func asOfQuery(asOf string) url.Values {
 	query := url.Values{}
@@ -262,27 +257,10 @@ func (c *client) write(
 	return decode(answer)
 }
 
-// change is a change of an object, with the object after it as it was received.
-type change struct {
-	history.Change
-	Object json.RawMessage `json:"object,omitempty"`
-}
-
-// object returns the object after the change, nil if the change has none.
-func (c *change) object() (*unstructured.Unstructured, error) {
-	if len(c.Object) == 0 {
-		return nil, nil
-	}
-	return decode(c.Object)
-}
-
-// objectsPage is how many changes with their objects a request asks for: objects may be large, and often the first ones are enough.
-const objectsPage = 50
-
 // changes gives the changes of an object to a function, the newest first, until it returns false. query are more parameters; limit
 // is the size of a page.
 func (c *client) changes(
-	ctx context.Context, r resource, namespace, name string, query url.Values, visit func(*change) (bool, error),
+	ctx context.Context, r resource, namespace, name string, query url.Values, visit func(*history.Change) (bool, error),
 ) error {
 	for {
 		body, err := c.request(ctx, http.MethodGet, r.path(namespace, name, "history"), query, mediaJSON, nil)
@@ -290,9 +268,9 @@ func (c *client) changes(
 			return err
 		}
 		var page struct {
-			Kind     string          `json:"kind"`
-			Metadata metav1.ListMeta `json:"metadata"`
-			Items    []change        `json:"items"`
+			Kind     string           `json:"kind"`
+			Metadata metav1.ListMeta  `json:"metadata"`
+			Items    []history.Change `json:"items"`
 		}
 		if err := json.Unmarshal(body, &page); err != nil || page.Kind != "ObjectHistory" {
 			return fmt.Errorf("the server answers no history of %s", r.objectName(name))
@@ -316,13 +294,16 @@ func (c *client) past(ctx context.Context, r resource, namespace, name, subresou
 	if kerrors.IsNotFound(err) {
 		limit := url.Values{"limit": {"1"}}
 		if _, other := c.request(ctx, http.MethodGet, r.path(namespace, name, "history"), limit, mediaJSON, nil); other == nil {
-			return fmt.Errorf("the server at %s does not serve %s of objects; a newer Keelson does", c.base, subresource)
+			return c.notServed(subresource)
 		}
 	}
 	if err != nil {
 		return err
 	}
-	decoder := json.NewDecoder(bytes.NewReader(body))
-	decoder.UseNumber() // whole numbers stay whole
-	return decoder.Decode(answer)
+	return kjson.Unmarshal(body, answer) // whole numbers stay whole
+}
+
+// notServed returns the error for an answer that the server does not have.
+func (c *client) notServed(name string) error {
+	return fmt.Errorf("the server at %s does not serve %s; a newer Keelson does", c.base, name)
 }

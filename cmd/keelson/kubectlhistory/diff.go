@@ -81,8 +81,8 @@ func (s *session) diffLast(args []string) error {
 	if err != nil {
 		return err
 	}
-	var last, before *change
-	err = s.client.changes(s.ctx, r, s.namespaceOf(r), name, url.Values{"limit": {"2"}}, func(c *change) (bool, error) {
+	var last, before *history.Change
+	err = s.client.changes(s.ctx, r, s.namespaceOf(r), name, url.Values{"limit": {"2"}}, func(c *history.Change) (bool, error) {
 		if last == nil {
 			last = c
 			return true, nil

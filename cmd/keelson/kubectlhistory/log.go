@@ -57,10 +57,10 @@ func (s *session) log(args []string, limit int, uid, output string) error {
 	} else if limit > 0 {
 		query.Set("limit", strconv.Itoa(min(limit+1, pageSize)))
 	}
-	err = s.client.changes(s.ctx, r, s.namespaceOf(r), name, query, func(c *change) (bool, error) {
+	err = s.client.changes(s.ctx, r, s.namespaceOf(r), name, query, func(c *history.Change) (bool, error) {
 		more = limit > 0 && len(list.Items) == limit
 		if !more {
-			list.Items = append(list.Items, c.Change)
+			list.Items = append(list.Items, *c)
 		}
 		return !more, nil
 	})

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	apidiscovery "k8s.io/api/apidiscovery/v2"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // resource is a resource of the server in one version.
@@ -155,19 +154,6 @@ func (c catalog) ofKind(apiVersion, kind string) (resource, bool) {
 		return c[i], true
 	}
 	return resource{}, false
-}
-
-// preferred returns each resource in one version, the preferred one.
-func (c catalog) preferred() (out []resource) {
-	seen := map[metav1.GroupResource]bool{}
-	for _, r := range c {
-		key := metav1.GroupResource{Group: r.Group, Resource: r.Name}
-		if !seen[key] {
-			seen[key] = true
-			out = append(out, r)
-		}
-	}
-	return out
 }
 
 // splitArgs returns the resource type and the names in arguments such as `pod a b`, `pod/a` or `pod/a pod/b`. All names have

@@ -38,9 +38,6 @@ func TestFind(t *testing.T) {
 			t.Errorf("%q: %s, %v; want %s", name, got, err, want)
 		}
 	}
-	if n := len(testCatalog.preferred()); n != len(testCatalog)-1 {
-		t.Errorf("%d resources in one version", n)
-	}
 	if r, ok := testCatalog.ofKind("autoscaling/v3", "HorizontalPodAutoscaler"); !ok || r.Version != "v2" {
 		t.Errorf("%v %v", r, ok)
 	}

@@ -3,8 +3,9 @@ package kubectlhistory
 import (
 	"fmt"
 	"net/http"
-	"reflect"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/spf13/cobra"
 )
@@ -39,41 +40,50 @@ func (s *session) revert(args []string, f *writeFlags) error {
 	if err != nil {
 		return err
 	}
-	var then []candidate
-	if f.selector != "" {
-		then, err = s.selectedThen(kind, f)
-	} else {
-		then, err = s.namedThen(kind, names, f.asOf)
-	}
+	found, err := s.toRevert(kind, names, f)
 	if err != nil {
 		return err
 	}
 	rep := &report{s: s, yes: f.yes, verb: "reverted"}
-	for i := range then {
-		s.revertOne(rep, &then[i], f)
+	for _, o := range found {
+		if err := s.revertOne(rep, o, f); err != nil {
+			return err
+		}
 	}
 	return rep.end()
 }
 
-// selectedThen returns the objects of one or more resources that had labels. All are read at one resourceVersion.
-func (s *session) selectedThen(kinds string, f *writeFlags) (out []candidate, err error) {
+// objectThen names an object, and the time of the content that it gets.
+type objectThen struct {
+	resource
+	name, asOf string
+}
+
+// toRevert returns the objects that a command names, or that had labels. The latter are all as of one resourceVersion.
+func (s *session) toRevert(kinds string, names []string, f *writeFlags) (out []objectThen, err error) {
 	resources, err := s.catalog.findAll(kinds)
 	if err != nil {
 		return nil, err
+	}
+	if f.selector == "" {
+		for _, name := range names {
+			out = append(out, objectThen{resources[0], name, f.asOf})
+		}
+		return out, nil
 	}
 	asOf := f.asOf
 	var asked []string
 	for _, r := range resources {
 		asked = append(asked, r.String())
-		found, revision, err := s.client.list(s.ctx, r, s.namespaceOf(r), f.selector, asOf)
+		objects, revision, err := s.client.list(s.ctx, r, s.namespaceOf(r), f.selector, asOf)
 		if err != nil {
 			return nil, explain(err, f.asOf)
 		}
 		if revision != "" {
 			asOf = revision
 		}
-		for _, o := range found {
-			out = append(out, candidate{r, o})
+		for _, o := range objects {
+			out = append(out, objectThen{r, o.GetName(), asOf})
 		}
 	}
 	if len(out) == 0 {
@@ -82,59 +92,41 @@ func (s *session) selectedThen(kinds string, f *writeFlags) (out []candidate, er
 	return out, nil
 }
 
-// namedThen returns objects as they were.
-func (s *session) namedThen(kind string, names []string, asOf string) (out []candidate, err error) {
-	r, err := s.catalog.find(kind)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		o, err := s.client.get(s.ctx, r, s.namespaceOf(r), name, asOf)
-		if err != nil {
-			return nil, explain(err, asOf)
-		}
-		out = append(out, candidate{r, o})
-	}
-	return out, nil
-}
-
 // revertOne updates an object with what it was.
-func (s *session) revertOne(rep *report, c *candidate, f *writeFlags) {
-	r, then := c.resource, c.object
-	name := then.GetName()
-	now, err := s.client.getOrNil(s.ctx, r, then.GetNamespace(), name, "")
-	switch {
-	case err != nil:
-		rep.refused(r, name, err)
-		return
-	case now == nil:
-		rep.skipped(r, name, "it is gone; `kubectl history undelete` brings it back")
-		return
-	case now.GetDeletionTimestamp() != nil:
-		rep.skipped(r, name, "it is being deleted")
-		return
+func (s *session) revertOne(rep *report, o objectThen, f *writeFlags) error {
+	r := o.resource
+	plan, err := s.planOf(r, o.name, "revert", o.asOf)
+	if err != nil {
+		return explain(err, f.asOf)
 	}
-	target := revertedTo(r, now, then)
-	if reflect.DeepEqual(now.Object, target.Object) {
-		rep.skipped(r, name, "it is as it was")
-		return
+	if len(plan.Steps) != 1 {
+		return fmt.Errorf("the server does not say how %s gets the content that it had", r.objectName(o.name))
 	}
-	if err := s.printDifference(r, r.objectName(name)+" now", r.objectName(name)+" as of "+f.asOf, now, target); err != nil {
-		rep.refused(r, name, err)
-		return
+	st := &plan.Steps[0]
+	if st.Skip != "" {
+		rep.skipped(r, o.name, st.Skip)
+		return nil
 	}
-	_, err = s.client.write(s.ctx, http.MethodPut, r, target, true)
+	target := &unstructured.Unstructured{Object: st.Object}
+	now, err := s.client.get(s.ctx, r, s.namespaceOf(r), o.name, "")
+	if err == nil {
+		err = s.printDifference(r, r.objectName(o.name)+" now", r.objectName(o.name)+" as of "+f.asOf, now, target)
+	}
+	if err == nil {
+		_, err = s.client.write(s.ctx, http.MethodPut, r, target, true)
+	}
 	var notes []string
 	if err == nil && f.yes {
 		if now, err = s.client.write(s.ctx, http.MethodPut, r, target, false); err == nil {
-			if note := s.restoreManagers(r, then, now, nil); note != "" {
+			if note := s.restoreManagers(r, st.ManagedFields, now); note != "" {
 				notes = append(notes, note)
 			}
 		}
 	}
 	if err != nil {
-		rep.refused(r, name, err)
-		return
+		rep.refused(r, o.name, err)
+		return nil
 	}
-	rep.done(r, name, notes)
+	rep.done(r, o.name, notes)
+	return nil
 }

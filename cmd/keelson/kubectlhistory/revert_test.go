@@ -42,7 +42,7 @@ func TestRevert(t *testing.T) {
 		t.Error(body)
 	}
 	p.expect("revert cm -l app=shop --as-of 2m --yes", difference+"configmap/a reverted\nconfigmap/b skipped: it is as it was\n"+
-		"configmap/gone skipped: it is gone; `kubectl history undelete` brings it back\n"+
+		"configmap/gone skipped: it is gone; undelete brings it back\n"+
 		"1 reverted, 2 skipped, 0 refused.\n")
 	m := p.Metadata(maps + "/a")
 	if body := p.Get(maps + "/a"); !strings.Contains(body, `"data":{"v":"1"}`) || m.UID != uid || m.Labels["app"] != "shop" || len(m.Annotations) > 0 {

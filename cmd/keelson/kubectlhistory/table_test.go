@@ -6,23 +6,40 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"sigs.k8s.io/yaml"
 )
+
+// parse returns an object in YAML.
+func parse(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	body, err := yaml.YAMLToJSON([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, err := decode(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
 
 func TestMasked(t *testing.T) {
 	before := parse(t, `{data: {same: eA==, other: eA==, old: eA==}, metadata: {annotations: {mine: x}}}`)
 	after := parse(t, `{data: {same: eA==, other: eQ==, new: eA==}, metadata: {annotations: {mine: x,
 		kubectl.kubernetes.io/last-applied-configuration: eA==}}}`)
-	b, a := masked(resourceOf("", "v1", "Secret"), before, after)
+	b, a := masked(resource{Version: "v1", Kind: "Secret"}, before, after)
 	const wantBefore = "map[data:map[old:*** other:*** (before) same:***] metadata:map[annotations:map[mine:x]]]"
 	const wantAfter = "map[data:map[new:*** other:*** (after) same:***] metadata:map[annotations:map[" +
 		"kubectl.kubernetes.io/last-applied-configuration:*** mine:x]]]"
 	if fmt.Sprint(b.Object) != wantBefore || fmt.Sprint(a.Object) != wantAfter {
 		t.Errorf("%v\n%v", b.Object, a.Object)
 	}
-	if b, a := masked(resourceOf("", "v1", "Secret"), nil, after); b != nil || fmt.Sprint(a.Object["data"]) != "map[new:*** other:*** same:***]" {
+	if b, a := masked(resource{Version: "v1", Kind: "Secret"}, nil, after); b != nil || fmt.Sprint(a.Object["data"]) != "map[new:*** other:*** same:***]" {
 		t.Errorf("%v %v", b, a)
 	}
-	if b, a := masked(resourceOf("", "v1", "ConfigMap"), before, after); b != before || a != after {
+	if b, a := masked(resource{Version: "v1", Kind: "ConfigMap"}, before, after); b != before || a != after {
 		t.Error("a ConfigMap is masked")
 	}
 }

@@ -5,17 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
+	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	kjson "k8s.io/apimachinery/pkg/util/json"
 
 	"github.com/spf13/cobra"
 
 	"github.com/keelson-dev/keelson/internal/api/history"
+	"github.com/keelson-dev/keelson/internal/api/undelete"
 )
 
 // writeFlags are the flags of the commands that change objects.
@@ -65,326 +70,310 @@ func (f *writeFlags) check(args []string) error {
 	return nil
 }
 
-// undelete creates objects again.
+// undelete creates objects again, as the server plans it.
 func (s *session) undelete(args []string, f *writeFlags) error {
 	kind, names, err := splitArgs(args)
 	if err != nil {
 		return err
 	}
-	rep := &report{s: s, yes: f.yes, verb: "created"}
-	var objects []candidate
-	named := false
+	b := &bringingBack{s: s, rep: &report{s: s, yes: f.yes, verb: "created"}, uids: map[types.UID]types.UID{}, failed: map[string]string{}, pending: map[string]bool{}}
 	if f.selector != "" {
-		objects, err = s.selectedThen(kind, f)
-		if slices.ContainsFunc(objects, func(c candidate) bool { return c.resource.isNamespace() }) {
-			err = errOneNamespace
-		}
+		err = s.undeleteSelected(b, kind, f)
 	} else {
-		objects, named, err = s.namesThen(rep, kind, names, f.asOf)
+		err = s.undeleteNamed(b, kind, names, f)
 	}
 	if err != nil {
 		return err
 	}
-	live, err := s.liveOwners(objects)
-	if err != nil {
-		return err
-	}
-	s.carryOut(rep, planned(objects, live, named), live)
-	return rep.end()
+	return b.rep.end()
 }
 
 // errOneNamespace is the error of a command that names no namespace, or several.
 var errOneNamespace = errors.New("name one namespace: it is undeleted with what was in it")
 
-// namesThen returns named objects as they were. A namespace is returned with what was in it; then named is false.
-func (s *session) namesThen(rep *report, kind string, names []string, asOf string) (objects []candidate, named bool, err error) {
+// undeleteSelected creates the objects again that had labels.
+func (s *session) undeleteSelected(b *bringingBack, kinds string, f *writeFlags) error {
+	resources, err := s.catalog.findAll(kinds)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(resources, resource.isNamespace) {
+		return errOneNamespace
+	}
+	var names []string
+	for _, r := range resources {
+		names = append(names, r.String())
+	}
+	query := url.Values{
+		"asOf": {f.asOf}, "labelSelector": {f.selector}, "resources": {strings.Join(names, ",")}, "fieldManager": {fieldManager},
+	}
+	path := "/apis/" + history.APIVersion + "/namespaces/" + url.PathEscape(s.namespace) + "/undelete"
+	body, err := s.client.request(s.ctx, http.MethodGet, path, query, mediaJSON, nil)
+	if kerrors.IsNotFound(err) {
+		return s.client.notServed("undelete")
+	}
+	if err != nil {
+		return explain(err, f.asOf)
+	}
+	var plan undelete.Plan
+	if err := kjson.Unmarshal(body, &plan); err != nil {
+		return err
+	}
+	if len(plan.Steps) == 0 {
+		return fmt.Errorf("there were no %s with these labels as of %s", strings.Join(names, ", "), f.asOf)
+	}
+	b.carryOut(&plan)
+	return nil
+}
+
+// undeleteNamed creates objects again: a namespace with what was in it, a definition with its objects.
+func (s *session) undeleteNamed(b *bringingBack, kind string, names []string, f *writeFlags) error {
 	r, err := s.catalog.find(kind)
-	switch {
-	case err != nil:
-		return nil, false, err
-	case !r.isNamespace():
-		objects, err = s.objectsThen(rep, r, names, asOf)
-		return objects, true, err
-	case len(names) > 1:
-		return nil, false, errOneNamespace
+	if err != nil {
+		return err
 	}
-	objects, err = s.namespaceThen(rep, r, names[0], asOf)
-	return objects, false, err
-}
-
-// objectsThen returns named objects as they were. Objects that exist are reported and left out.
-func (s *session) objectsThen(rep *report, r resource, names []string, asOf string) (out []candidate, err error) {
+	if r.isNamespace() && len(names) > 1 {
+		return errOneNamespace
+	}
+	if r.isNamespace() {
+		s.namespace = names[0]
+	}
 	for _, name := range names {
-		at := asOf
-		if at == "" {
-			if at, err = s.beforeDeletion(r, s.namespaceOf(r), name); err != nil {
-				return nil, err
-			}
-			if at == "" {
-				rep.skipped(r, name, existsReason)
-				continue
-			}
-		}
-		o, err := s.client.get(s.ctx, r, s.namespaceOf(r), name, at)
+		plan, err := s.planOf(r, name, "undelete", f.asOf)
 		if err != nil {
-			return nil, explain(err, at)
+			return explain(err, f.asOf)
 		}
-		out = append(out, candidate{r, o})
+		if r.isNamespace() && f.asOf == "" && len(plan.Steps) == 1 && plan.Steps[0].Skip == undelete.Exists {
+			return fmt.Errorf("the namespace %s exists; to bring back what is missing in it, say as of when with --as-of", name)
+		}
+		b.carryOut(plan)
 	}
-	return out, nil
+	return nil
 }
 
-// existsReason is why an object is not created.
-const existsReason = "an object of this name exists"
-
-// beforeDeletion returns the resourceVersion just before the last deletion of an object was asked for, "" if the object exists.
-// An object with finalizers, such as a namespace, changes between the request and its end.
-func (s *session) beforeDeletion(r resource, namespace, name string) (string, error) {
-	var uid, revision string
-	exists := false
-	err := s.client.changes(s.ctx, r, namespace, name, withObjects(), func(c *change) (bool, error) {
-		o, err := c.object()
-		if err != nil {
-			return false, err
-		}
-		deleting := o != nil && o.GetDeletionTimestamp() != nil
-		switch {
-		case revision == "" && (c.Type == history.Deleted || c.Type == history.Expired):
-			if uid = string(c.UID); uid == "" {
-				return false, fmt.Errorf("what %s was before its deletion is not kept any more", r.objectName(name))
-			}
-		case revision == "":
-			exists = true
-			return false, nil
-		case string(c.UID) != uid || !deleting:
-			return false, nil
-		}
-		revision = c.ResourceVersion
-		return true, nil
-	})
-	if err != nil || exists {
-		return "", err
-	}
-	number, err := strconv.ParseInt(revision, 10, 64)
-	if err != nil {
-		return "", fmt.Errorf("the history of %s has the resourceVersion %q", r.objectName(name), revision)
-	}
-	return strconv.FormatInt(number-1, 10), nil
+// planOf returns how an object comes back, or gets the content that it had.
+func (s *session) planOf(r resource, name, how, asOf string) (*undelete.Plan, error) {
+	query := asOfQuery(asOf)
+	query.Set("fieldManager", fieldManager)
+	plan := &undelete.Plan{}
+	return plan, s.client.past(s.ctx, r, s.namespaceOf(r), name, how, query, plan)
 }
 
-// namespaceThen returns a namespace and what was in it. All resources are read at one resourceVersion.
-func (s *session) namespaceThen(rep *report, r resource, name, asOf string) (out []candidate, err error) {
-	s.namespace = name
-	if asOf == "" {
-		if asOf, err = s.beforeDeletion(r, "", name); err != nil {
-			return nil, err
-		}
-		if asOf == "" {
-			return nil, fmt.Errorf("the namespace %s exists; to bring back what is missing in it, say as of when with --as-of", name)
-		}
-	}
-	o, err := s.client.get(s.ctx, r, "", name, asOf)
-	if err != nil {
-		return nil, explain(err, asOf)
-	}
-	out = []candidate{{r, o}}
-	elsewhere := s.extensionGroups()
-	reader := *s.client
-	reader.warn = nil // what is deprecated concerns the user if there are objects of it: then their creation warns
-	for _, r := range s.catalog.preferred() {
-		if !r.Namespaced || !r.can("list", "get", "create") || slices.Contains(elsewhere, r.Group+"/"+r.Version) {
-			continue
-		}
-		if reason := neverUndeleted(r); reason != "" {
-			if r.Group != "events.k8s.io" { // the same objects as the events of the core group
-				rep.skippedAll(r, reason)
-			}
-			continue
-		}
-		objects, revision, err := reader.list(s.ctx, r, name, "", asOf)
-		if err != nil {
-			if s.ctx.Err() != nil {
-				return nil, err
-			}
-			rep.refusedAll(r, err)
-			continue
-		}
-		if revision != "" {
-			asOf = revision
-		}
-		for _, o := range objects {
-			out = append(out, candidate{r, o})
-		}
-	}
-	return out, nil
+// bringingBack carries out plans.
+type bringingBack struct {
+	s   *session
+	rep *report
+	// uids maps the UID that an object of a plan had to the one that it has now, "" if it was not created.
+	uids    map[types.UID]types.UID
+	failed  map[string]string // the objects that were refused, by their UID of then, and namespaces by their name
+	pending map[string]bool   // the namespaces that do not exist in a dry run
+	waited  bool              // for the default ServiceAccount
 }
 
-// extensionGroups returns the versions of API groups (group/version) that extension API servers have, whose past is not kept. It
-// is empty if the user may not read APIServices.
-func (s *session) extensionGroups() (out []string) {
-	r, found := s.catalog.ofKind("apiregistration.k8s.io/v1", "APIService")
-	if !found {
-		return nil
-	}
-	services, _, err := s.client.list(s.ctx, r, "", "", "")
-	if err != nil {
-		return nil
-	}
-	for _, a := range services {
-		if service, found, _ := unstructured.NestedMap(a.Object, "spec", "service"); found && service != nil {
-			group, _, _ := unstructured.NestedString(a.Object, "spec", "group")
-			version, _, _ := unstructured.NestedString(a.Object, "spec", "version")
-			out = append(out, group+"/"+version)
-		}
-	}
-	return out
+// resourceOf returns the resource of a step.
+func resourceOf(st *undelete.Step) resource {
+	return resource{Group: st.Group, Version: st.Version, Name: st.Resource, Kind: st.Kind, Namespaced: st.Namespace != ""}
 }
 
-// liveOwners returns the UIDs of now of the owners that exist, by the UIDs in owner references: an owner that is still there has
-// the same one, an owner that was undeleted names it in its annotation.
-func (s *session) liveOwners(objects []candidate) (map[string]string, error) {
-	live, asked := map[string]string{}, map[string]bool{}
-	for i := range objects {
-		o := objects[i].object
-		for _, owner := range o.GetOwnerReferences() {
-			uid := string(owner.UID)
-			if asked[uid] {
-				continue
-			}
-			asked[uid] = true
-			r, found := s.catalog.ofKind(owner.APIVersion, owner.Kind)
-			if !found {
-				continue
-			}
-			now, err := s.client.getOrNil(s.ctx, r, o.GetNamespace(), owner.Name, "")
-			switch {
-			case err != nil && !kerrors.IsForbidden(err):
-				return nil, err
-			case now != nil && string(now.GetUID()) == uid, now != nil && now.GetAnnotations()[undeletedUID] == uid:
-				live[uid] = string(now.GetUID())
-			}
+// carryOut creates objects in the order of the steps and reports each.
+func (b *bringingBack) carryOut(plan *undelete.Plan) {
+	for _, l := range plan.Left {
+		r := resource{Group: l.Group, Name: l.Resource, Kind: l.Resource}
+		if l.Refused {
+			b.rep.refusedAll(r, errors.New(l.Reason))
+		} else {
+			b.rep.skippedAll(r, l.Reason)
 		}
 	}
-	return live, nil
+	for i := range plan.Steps {
+		b.step(&plan.Steps[i])
+	}
+	if b.pending[b.s.namespace] {
+		b.rep.hint = "The server has not checked what is in the namespace, because it does not exist yet."
+	}
 }
 
-// carryOut creates objects in the order of the steps and reports each. uids has the UIDs of now of owners.
-func (s *session) carryOut(rep *report, steps []step, uids map[string]string) {
-	failed := map[string]string{} // the owners that were refused, by their UID of then
-	pending := map[string]bool{}  // the namespaces that do not exist in a dry run
-	serviceAccounts := false      // the default ServiceAccount has been waited for
-	for i := range steps {
-		st := &steps[i]
-		name := st.object.GetName()
-		if s.ctx.Err() != nil {
-			rep.refused(st.resource, name, s.ctx.Err())
-			continue
+func (b *bringingBack) step(st *undelete.Step) {
+	r := resourceOf(st)
+	if b.s.ctx.Err() != nil {
+		b.rep.refused(r, st.Name, b.s.ctx.Err())
+		return
+	}
+	if st.Skip != "" {
+		b.rep.skipped(r, st.Name, st.Skip)
+		return
+	}
+	b.uids[st.UID] = ""
+	o := &unstructured.Unstructured{Object: st.Object}
+	if owner := b.refusedOwner(o); owner != "" {
+		b.failed[string(st.UID)] = st.Name
+		b.rep.skipped(r, st.Name, "its owner or namespace "+owner+" was refused")
+		return
+	}
+	if b.pending[st.Namespace] {
+		b.uids[st.UID] = st.UID // of what it owns, nothing is sent either
+		b.rep.done(r, st.Name, st.Notes)
+		return
+	}
+	if r.Group == "" && r.Kind == "Pod" && b.rep.yes && !b.waited {
+		b.s.awaitServiceAccount(st.Namespace)
+		b.waited = true
+	}
+	created, notes, err := b.create(r, st)
+	notes = append(slices.Clone(st.Notes), notes...)
+	switch {
+	case kerrors.IsAlreadyExists(err):
+		b.rep.skipped(r, st.Name, undelete.Exists)
+		return
+	case err != nil:
+		b.rep.refused(r, st.Name, err)
+		if b.failed[string(st.UID)] = st.Name; r.isNamespace() {
+			b.failed[st.Name] = st.Name
 		}
-		if st.skip != "" {
-			rep.skipped(st.resource, name, st.skip)
-			continue
-		}
-		if owner := refusedOwner(st.object, failed); owner != "" {
-			failed[st.uid()] = name
-			rep.skipped(st.resource, name, "its owner or namespace "+owner+" was refused")
-			continue
-		}
-		o, notes := clean(st.resource, st.object)
-		if st.resource.Group == "" && st.resource.Kind == "PersistentVolumeClaim" {
-			if note := keepVolume(o, s.volumeOf(o)); note != "" {
-				notes = append(notes, note)
-			}
-		}
-		for _, gone := range rewire(o, uids) {
-			notes = append(notes, "without its owner "+gone+", which is gone")
-		}
-		if pending[o.GetNamespace()] {
-			uids[st.uid()] = st.uid() // of what it owns, nothing is sent either
-			rep.done(st.resource, name, notes)
-			continue
-		}
-		if st.resource.Group == "" && st.resource.Kind == "Pod" && rep.yes && !serviceAccounts {
-			s.awaitServiceAccount(o.GetNamespace())
-			serviceAccounts = true
-		}
-		isNamespace := st.resource.isNamespace()
-		if isNamespace && s.exists(st.resource, name) { // perhaps for a user who may not create namespaces
-			rep.skipped(st.resource, name, existsReason)
-			continue
-		}
-		created, note, err := s.create(st.resource, o, rep.yes)
-		if note != "" {
+		return
+	}
+	b.uids[st.UID] = created.GetUID()
+	if b.rep.yes {
+		if note := b.s.restoreManagers(r, b.renamed(o, st.ManagedFields), created); note != "" {
 			notes = append(notes, note)
 		}
-		switch {
-		case kerrors.IsAlreadyExists(err):
-			rep.skipped(st.resource, name, existsReason)
-		case err != nil:
-			rep.refused(st.resource, name, err)
-			if failed[st.uid()] = name; isNamespace {
-				failed[name] = name
-			}
-		default:
-			uids[st.uid()] = string(created.GetUID())
-			if rep.yes {
-				if note := s.restoreManagers(st.resource, st.object, created, uids); note != "" {
-					notes = append(notes, note)
-				}
-			}
-			pending[name] = isNamespace && !rep.yes || pending[name]
-			rep.done(st.resource, name, notes)
-		}
 	}
-	if len(pending) > 0 && pending[s.namespace] {
-		rep.hint = "The server has not checked what is in the namespace, because it does not exist yet."
-	}
+	b.pending[st.Name] = r.isNamespace() && !b.rep.yes || b.pending[st.Name]
+	b.content(r, st, notes)
 }
 
-// exists reports whether an object without a namespace exists, as far as the user may know.
-func (s *session) exists(r resource, name string) bool {
-	_, err := s.client.get(s.ctx, r, "", name, "")
-	return err == nil
+// content reports an object that was created. Then it creates what comes back with it.
+func (b *bringingBack) content(r resource, st *undelete.Step, notes []string) {
+	if st.ContentAsOf == "" {
+		b.rep.done(r, st.Name, notes)
+		return
+	}
+	if !b.rep.yes {
+		b.rep.done(r, st.Name, append(notes, "with its objects, which the server cannot look at before"))
+		return
+	}
+	b.rep.done(r, st.Name, notes)
+	plan, err := b.s.planOf(r, st.Name, "undelete", st.ContentAsOf)
+	if err != nil {
+		b.rep.refused(r, st.Name, err)
+		return
+	}
+	plan.Steps = slices.DeleteFunc(plan.Steps, func(other undelete.Step) bool { return other.UID == st.UID })
+	b.carryOut(plan)
 }
 
 // refusedOwner returns the name of an owner, or of the namespace, of an object that was refused.
-func refusedOwner(o *unstructured.Unstructured, failed map[string]string) string {
+func (b *bringingBack) refusedOwner(o *unstructured.Unstructured) string {
 	for _, owner := range o.GetOwnerReferences() {
-		if name := failed[string(owner.UID)]; name != "" {
+		if name := b.failed[string(owner.UID)]; name != "" {
 			return name
 		}
 	}
 	if o.GetNamespace() == "" {
 		return ""
 	}
-	return failed[o.GetNamespace()]
+	return b.failed[o.GetNamespace()]
 }
 
-// create creates an object in the first of its variants that the server accepts in a dry run, and stores it if yes is set.
-func (s *session) create(r resource, o *unstructured.Unstructured, yes bool) (created *unstructured.Unstructured, note string, err error) {
-	for _, v := range variants(r, o) {
-		created, err = s.client.write(s.ctx, http.MethodPost, r, v.object, true)
-		if err == nil && yes {
-			created, err = s.client.write(s.ctx, http.MethodPost, r, v.object, false)
+// create creates the object of a step in the first of its forms that the server accepts in a dry run, and stores it unless it is one.
+func (b *bringingBack) create(r resource, st *undelete.Step) (created *unstructured.Unstructured, notes []string, err error) {
+	forms := append([]undelete.Alternative{{Object: st.Object}}, st.Alternatives...)
+	for _, form := range forms {
+		o := &unstructured.Unstructured{Object: form.Object}
+		notes = nil
+		for _, gone := range b.rewire(o) {
+			notes = append(notes, "without its owner "+gone+", which is gone")
+		}
+		if form.Note != "" {
+			notes = append(notes, form.Note)
+		}
+		created, err = b.s.client.write(b.s.ctx, http.MethodPost, r, o, true)
+		if err == nil && b.rep.yes {
+			created, err = b.s.client.write(b.s.ctx, http.MethodPost, r, o, false)
 		}
 		if err == nil || !kerrors.IsInvalid(err) {
-			return created, v.note, err
+			return created, notes, err
 		}
 	}
-	return nil, "", err
+	return nil, nil, err
 }
 
-// volumeOf returns the volume of a claim, nil if it does not exist or cannot be read.
-func (s *session) volumeOf(claim *unstructured.Unstructured) *unstructured.Unstructured {
-	name, _, _ := unstructured.NestedString(claim.Object, "spec", "volumeName")
-	r, found := s.catalog.ofKind("v1", "PersistentVolume")
-	if name == "" || !found {
-		return nil
+// rewire gives an object the UIDs of the owners that were created. It drops and returns those that were not.
+func (b *bringingBack) rewire(o *unstructured.Unstructured) (dropped []string) {
+	var kept []metav1.OwnerReference
+	for _, owner := range o.GetOwnerReferences() {
+		uid, planned := b.uids[owner.UID]
+		if planned && uid == "" {
+			dropped = append(dropped, owner.Kind+" "+owner.Name)
+			continue
+		}
+		if planned {
+			owner.UID = uid
+		}
+		kept = append(kept, owner)
 	}
-	volume, err := s.client.get(s.ctx, r, "", name, "")
-	if err != nil {
-		return nil
+	if len(dropped) > 0 || len(kept) > 0 {
+		o.SetOwnerReferences(kept)
 	}
-	return volume
+	return dropped
+}
+
+// renamed returns managedFields with the UIDs of the owners that were created.
+func (b *bringingBack) renamed(o *unstructured.Unstructured, entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
+	var pairs []string
+	for old, uid := range b.uids {
+		if uid != "" && uid != old && slices.ContainsFunc(o.GetOwnerReferences(), func(r metav1.OwnerReference) bool { return r.UID == uid }) {
+			pairs = append(pairs, string(old), string(uid))
+		}
+	}
+	renamed := strings.NewReplacer(pairs...)
+	for i := range entries {
+		if entries[i].FieldsV1 != nil {
+			entries[i].FieldsV1 = metav1.NewFieldsV1(renamed.Replace(entries[i].FieldsV1.GetRawString()))
+		}
+	}
+	return entries
+}
+
+// restoreManagers gives the fields of an object that was created or updated to their managers of then, beside other managers that it has
+// now. It returns a note for the report if that fails: the object has its content nevertheless.
+func (s *session) restoreManagers(r resource, then []metav1.ManagedFieldsEntry, now *unstructured.Unstructured) (note string) {
+	const attempts = 5 // others change the object too
+	uid := now.GetUID()
+	for attempt := 1; len(then) > 0; attempt++ {
+		managers := withOthers(then, now.GetManagedFields())
+		if reflect.DeepEqual(managers, now.GetManagedFields()) {
+			return ""
+		}
+		target := now.DeepCopy()
+		target.SetManagedFields(managers)
+		_, err := s.client.write(s.ctx, http.MethodPut, r, target, false)
+		if kerrors.IsConflict(err) && attempt < attempts {
+			if now, err = s.client.get(s.ctx, r, now.GetNamespace(), now.GetName(), ""); err == nil && now.GetUID() == uid {
+				continue
+			}
+		}
+		if err != nil && !kerrors.IsNotFound(err) {
+			return "its fields belong to " + fieldManager + ", not to their managers of then: " + err.Error()
+		}
+		return ""
+	}
+	return ""
+}
+
+// withOthers returns the managedFields of then with those entries of now that then does not have, without the one of this command.
+func withOthers(then, now []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
+	out := slices.Clone(then)
+	for _, e := range now {
+		same := func(other metav1.ManagedFieldsEntry) bool {
+			return other.Manager == e.Manager && other.APIVersion == e.APIVersion && other.Subresource == e.Subresource &&
+				other.Operation == e.Operation
+		}
+		if !slices.ContainsFunc(then, same) && (e.Manager != fieldManager || e.Subresource != "") {
+			out = append(out, e)
+		}
+	}
+	return out
 }
 
 // awaitServiceAccount waits for the default ServiceAccount of a new namespace, without which Pods are refused, for ten seconds at

@@ -1,23 +1,20 @@
 package changes
 
-import (
-	"testing"
+import "testing"
 
-	"github.com/keelson-dev/keelson/internal/machinery/request"
-)
-
-func TestServes(t *testing.T) {
+// TestTokens: a feed goes on where the answer with a continue token ended, and refuses what is no token of its order.
+func TestTokens(t *testing.T) {
 	for _, c := range []struct {
-		info request.Info
-		want bool
+		newest bool
+		token  string
+		ok     bool
 	}{
-		{request.Info{Group: "history.keelson.dev", Version: "v1alpha1", Resource: "changes"}, true},
-		{request.Info{Group: "history.keelson.dev", Version: "v1", Resource: "changes"}, false},
-		{request.Info{Group: "history.keelson.dev", Version: "v1alpha1", Resource: "others"}, false},
-		{request.Info{Version: "v1", Resource: "changes"}, false},
+		{false, "7", true}, {false, "0", false}, {false, "-1", false}, {false, "x", false}, {false, "7.8.9", false},
+		{true, "9.0.12", true}, {true, "9.3.12", true}, {true, "0.3.12", false}, {true, "9.3", false}, {true, "7", false}, {true, "9.3.0", false},
 	} {
-		if got := Serves(&c.info); got != c.want {
-			t.Errorf("%+v: %v", c.info, got)
+		f := feed{newest: c.newest}
+		if err := f.resume(c.token); (err == nil) != c.ok || c.ok && f.token() != c.token {
+			t.Errorf("%q, newest first %t: %v, and the token %q", c.token, c.newest, err, f.token())
 		}
 	}
 }

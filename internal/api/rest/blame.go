@@ -42,7 +42,7 @@ func (h *Handler) blame(w http.ResponseWriter, r *http.Request, info *request.In
 		return err
 	}
 	b := &blaming{h: h, s: s, r: r, info: info, since: since}
-	if asOf := queryValue(r, asOfParameter); asOf != "" {
+	if asOf := queryValue(r, history.AsOf); asOf != "" {
 		revision, err := h.revisionOf(ctx, s, info, asOf)
 		if err != nil {
 			return err

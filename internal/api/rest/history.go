@@ -149,24 +149,9 @@ func (c *conversions) convert(ctx context.Context, batch []registry.PastChange) 
 	}
 }
 
-// historySince returns the revision from which on the user may read the past in the namespace of the request: the creation of its namespace, or 0 for
-// a user who may read the history of all namespaces.
-//
-// If the revisions of the resource and of namespaces cannot be compared, no other user may read the past. It may be the
-// past of an earlier namespace with the same name.
+// historySince returns the revision from which on the user may read the past in the namespace of the request.
 func (h *Handler) historySince(ctx context.Context, s *served, info *request.Info) (int64, error) {
-	if info.Namespace == "" {
-		return 0, nil
-	}
-	everywhere := h.mayReadHistory(ctx, info, "")
-	if everywhere == nil || !h.o.Registry.HasRevisionsOfNamespaces(s.Resource) {
-		return 0, everywhere
-	}
-	since, err := h.o.Registry.NamespaceSince(ctx, info.Namespace)
-	if err == nil && since == 0 {
-		return 0, h.mayReadHistory(ctx, info, "") // the namespace is gone
-	}
-	return since, err
+	return h.rights().Since(ctx, s.Resource, info)
 }
 
 // historyOptions are the parameters of a request for the history of an object.

@@ -3,18 +3,14 @@ package rest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/keelson-dev/keelson/internal/access/auth/authz"
 	"github.com/keelson-dev/keelson/internal/api/history"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
-	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
@@ -22,17 +18,10 @@ import (
 // This file is about reads of the past: a get or list with the parameter asOf, and a list at an exact resourceVersion that the
 // store has compacted but still keeps. Everything after the choice of the view is as in other reads.
 
-const (
-	// asOfParameter is a time (RFC 3339), a duration before now (1h30m) or a resourceVersion.
-	asOfParameter = "asOf"
-	// readHistory is the verb that a user needs for the past, besides get or list.
-	readHistory = "readhistory"
-)
-
 // checkAsOf refuses asOf in requests that it is not for: a deletion of what a collection had in the past would be a surprise. The
 // parameters of a connection are for what is behind it.
 func checkAsOf(r *http.Request, info *request.Info, s *served) error {
-	if !strings.Contains(r.URL.RawQuery, asOfParameter) || queryValue(r, asOfParameter) == "" {
+	if !strings.Contains(r.URL.RawQuery, history.AsOf) || queryValue(r, history.AsOf) == "" {
 		return nil
 	}
 	hidden := request.FindHidden(info.Subresource)
@@ -54,10 +43,10 @@ func checkAsOf(r *http.Request, info *request.Info, s *served) error {
 // pastView returns the view of the objects in the namespace of the request as of the parameter asOf. asked is false if the request
 // has none.
 func (h *Handler) pastView(r *http.Request, s *served, info *request.Info) (v *cache.View, asked bool, err error) {
-	if !strings.Contains(r.URL.RawQuery, asOfParameter) {
+	if !strings.Contains(r.URL.RawQuery, history.AsOf) {
 		return nil, false, nil
 	}
-	asOf := queryValue(r, asOfParameter)
+	asOf := queryValue(r, history.AsOf)
 	if asOf == "" {
 		return nil, false, nil
 	}
@@ -110,7 +99,7 @@ func (h *Handler) page(
 		token = &next
 	}
 	p, err := s.readPage(ctx, sel, view, token.from(sel), int(max(o.Limit, 0)))
-	return p, notKept(err)
+	return p, history.NotKept(err)
 }
 
 // viewPast returns the view at a revision, for a user who may read the history of the namespace of the request. What was there before
@@ -126,50 +115,25 @@ func (h *Handler) viewPast(
 		return nil, err
 	}
 	v, err := s.Resource.Past.View(ctx, revision, info.Namespace)
-	return v, notKept(err)
+	return v, history.NotKept(err)
+}
+
+// rights decides what users may read of the past.
+func (h *Handler) rights() history.Rights {
+	return history.Rights{Authorizer: h.o.Authorizer, Registry: h.o.Registry}
 }
 
 // mayReadHistory returns the error for a user who may not read the history of the resource in a namespace, "" being all.
 func (h *Handler) mayReadHistory(ctx context.Context, info *request.Info, namespace string) error {
-	return h.may(ctx, readHistory, info, namespace)
+	return h.may(ctx, history.ReadHistory, info, namespace)
 }
 
 // may returns the error for a user who has no permission for a verb on the object or resource of the request itself, in a namespace.
 func (h *Handler) may(ctx context.Context, verb string, info *request.Info, namespace string) error {
-	if h.o.Authorizer == nil {
-		return nil
-	}
-	asked := *info
-	asked.Verb, asked.Namespace, asked.Subresource = verb, namespace, ""
-	return authz.Check(ctx, h.o.Authorizer, authz.Attributes{User: request.UserFrom(ctx), Info: &asked})
+	return h.rights().May(ctx, verb, info, namespace)
 }
 
 // revisionOf returns the revision that asOf means.
 func (h *Handler) revisionOf(ctx context.Context, s *served, info *request.Info, asOf string) (int64, error) {
-	if revision, err := strconv.ParseUint(asOf, 10, 63); err == nil && revision > 0 {
-		return int64(revision), nil
-	}
-	now := h.o.Now()
-	at, err := history.ParseTime(asOfParameter, asOf, now)
-	if err != nil {
-		return 0, err
-	}
-	if !at.Before(now) {
-		return s.Resource.Reader.CurrentRevision(ctx)
-	}
-	revision, err := s.Resource.Past.RevisionAt(ctx, info.Namespace, info.Name, at)
-	if errors.Is(err, registry.ErrNoHistory) {
-		return 0, kerrors.NewBadRequest("asOf has to be a resourceVersion: " + err.Error())
-	}
-	return revision, notKept(err)
-}
-
-// notKept returns the error for a revision that is not kept any more.
-func notKept(err error) error {
-	if compacted := (*storage.CompactedError)(nil); errors.As(err, &compacted) {
-		return kerrors.NewResourceExpired(fmt.Sprintf(
-			"the history goes back to resourceVersion %d; what was before is not kept any more", compacted.Compacted,
-		))
-	}
-	return err
+	return history.RevisionOf(ctx, s.Served, info.Namespace, info.Name, asOf, h.o.Now())
 }

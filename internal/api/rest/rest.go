@@ -20,6 +20,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/access/auth/authz"
 	"github.com/keelson-dev/keelson/internal/api/blockers"
 	"github.com/keelson-dev/keelson/internal/api/rest/negotiate"
+	"github.com/keelson-dev/keelson/internal/api/undelete"
 	"github.com/keelson-dev/keelson/internal/api/write"
 	"github.com/keelson-dev/keelson/internal/machinery/audit"
 	"github.com/keelson-dev/keelson/internal/machinery/metrics"
@@ -51,6 +52,8 @@ type Options struct {
 	Answers map[schema.GroupResource]registry.CreateFunc
 	// Blockers finds what objects wait for; nil answers 404.
 	Blockers *blockers.Finder
+	// Undelete plans how objects come back; nil answers 404.
+	Undelete *undelete.Planner
 	// Computed make the objects of kinds without stored objects that can be read. It
 	// is not changed afterwards.
 	Computed map[schema.GroupResource]Computed

@@ -132,7 +132,7 @@ func (s *served) subDecoder(sub *registry.Subresource, make func() registry.Obje
 // hiddenVerbs serve the hidden subresources of package request.
 var hiddenVerbs = map[string]verbFunc{
 	request.SubresourceHistory: (*Handler).history, request.SubresourceBlockers: (*Handler).blockers,
-	request.SubresourceBlame: (*Handler).blame,
+	request.SubresourceBlame: (*Handler).blame, request.SubresourceUndelete: (*Handler).undelete, request.SubresourceRevert: (*Handler).revert,
 }
 
 // hiddenVerb returns what serves a request on a hidden subresource, nil if it is for another one.

@@ -15,10 +15,15 @@ const (
 	SubresourceHistory  = "history"
 	SubresourceBlockers = "blockers"
 	SubresourceBlame    = "blame"
+	SubresourceUndelete = "undelete"
+	SubresourceRevert   = "revert"
 )
 
-// ResourceChanges is a hidden resource. It is in discovery if --runtime-config names it.
-const ResourceChanges = "changes"
+// The hidden resources. The changes are in discovery if --runtime-config names them.
+const (
+	ResourceChanges  = "changes"
+	ResourceUndelete = "undelete"
+)
 
 // HiddenSubresource is a subresource that all stored objects have.
 type HiddenSubresource struct {
@@ -33,6 +38,8 @@ var hiddenSubresources = []HiddenSubresource{
 	{Name: SubresourceHistory, ShowsObject: true},
 	{Name: SubresourceBlockers},
 	{Name: SubresourceBlame, ShowsObject: true, AsOf: true},
+	{Name: SubresourceUndelete, ShowsObject: true, AsOf: true},
+	{Name: SubresourceRevert, ShowsObject: true, AsOf: true},
 }
 
 // HiddenSubresources returns the hidden subresources. The caller must not change them.

@@ -1,7 +1,6 @@
 // What tests make objects and resources of.
 
 import type { KubeObject, Metadata } from '../src/logic/kubernetes';
-import type { Candidate } from '../src/logic/plan';
 import type { Discovery, Resource } from '../src/logic/resources';
 
 /** resource makes a resource from how it is written in kubectl: deployments.apps, and its kind. */
@@ -36,12 +35,12 @@ export function object(r: Resource, name: string, metadata: Metadata = {}, rest:
   return { apiVersion, kind: r.kind, metadata: { name, uid: `uid-${name}`, ...(r.namespaced ? { namespace: 'default' } : {}), ...metadata }, ...rest };
 }
 
-export const candidate = (r: Resource, name: string, metadata: Metadata = {}, rest: Record<string, unknown> = {}): Candidate => ({
+export const candidate = (r: Resource, name: string, metadata: Metadata = {}, rest: Record<string, unknown> = {}): { resource: Resource; object: KubeObject } => ({
   resource: r, object: object(r, name, metadata, rest),
 });
 
 /** owner is an owner reference to an object, as its controller unless controller is false. */
-export const owner = ({ resource: r, object: o }: Candidate, controller = true): NonNullable<Metadata['ownerReferences']>[0] => ({
+export const owner = ({ resource: r, object: o }: ReturnType<typeof candidate>, controller = true): NonNullable<Metadata['ownerReferences']>[0] => ({
   apiVersion: o.apiVersion ?? '', kind: r.kind, name: o.metadata.name ?? '', uid: o.metadata.uid ?? '', controller,
 });
 

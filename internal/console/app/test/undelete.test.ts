@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, mock, test } from 'node:test';
-import { beforeDeletion, contentThen, undelete, type Outcome } from '../src/client/undelete';
+import { carryOut, restoreManagers } from '../src/client/undelete';
 import type { KubeObject } from '../src/logic/kubernetes';
-import type { Candidate } from '../src/logic/plan';
+import { isContainer, renamed, rewired, withOthers, type Manager, type Step } from '../src/logic/undelete';
 import { candidate, discovery, NAMESPACES, object, owner, PODS, resource, SERVICES, WIDGETS } from './make';
 
 /** What the server has, by path, and what it was sent: "POST /path?dryRun" and bodies. */
@@ -32,80 +32,86 @@ beforeEach(() => {
 });
 afterEach(() => mock.reset());
 
-async function outcomes(objects: Candidate[], dryRun: boolean, named = false): Promise<string[]> {
-  const found: Outcome[] = [];
-  for await (const one of undelete(discovery, objects, named, dryRun)) found.push(one);
-  return found.map((o) => `${o.object.metadata.name ?? ''} ${o.result}${o.text ? `: ${o.text}` : ''}`);
+/** step is one that creates an object. */
+const step = ({ resource: r, object: o }: ReturnType<typeof candidate>, over: Partial<Step> = {}): Step => ({
+  group: r.group, version: r.version, resource: r.plural, kind: r.kind, name: o.metadata.name ?? '', uid: o.metadata.uid ?? '', object: o,
+  ...(o.metadata.namespace ? { namespace: o.metadata.namespace } : {}), ...over,
+});
+
+async function outcomes(steps: Step[], dryRun: boolean): Promise<string[]> {
+  const found: string[] = [];
+  for await (const o of carryOut(discovery, { left: [], steps }, dryRun)) found.push(`${o.name || o.resource} ${o.result}${o.text ? `: ${o.text}` : ''}`);
+  return found;
 }
 
-const HISTORY = '/apis/example.com/v1/namespaces/default/widgets/w/history';
-const change = (type: string, resourceVersion: string, uid: string, deleting = false): unknown => ({
-  type, resourceVersion, uid, object: object(WIDGETS, 'w', deleting ? { deletionTimestamp: 't' } : {}),
-});
-
-test('the version before a deletion was asked for, over pages', async () => {
-  stored.set(`${HISTORY}?limit=50&objects=true`, { items: [change('Deleted', '90', 'u', true), change('Updated', '80', 'u', true)], metadata: { continue: 'c' } });
-  stored.set(`${HISTORY}?limit=50&continue=c&objects=true`, { items: [change('Updated', '70', 'u', true), change('Updated', '60', 'u')] });
-  assert.equal(await beforeDeletion(WIDGETS, 'default', 'w'), '69');
-  stored.set(`${HISTORY}?limit=50&objects=true`, { items: [change('Deleted', '9007199254740995', 'u'), change('Deleted', '80', 'other', true)] });
-  assert.equal(await beforeDeletion(WIDGETS, 'default', 'w'), '9007199254740994', 'revisions are larger than numbers');
-  stored.set(`${HISTORY}?limit=50&objects=true`, { items: [change('Updated', '90', 'u')] });
-  assert.equal(await beforeDeletion(WIDGETS, 'default', 'w'), '', 'it exists');
-  stored.set(`${HISTORY}?limit=50&objects=true`, { items: [] });
-  await assert.rejects(beforeDeletion(WIDGETS, 'default', 'w'), /no history/);
-  stored.set(`${HISTORY}?limit=50&objects=true`, { items: [{ type: 'Expired', resourceVersion: '90' }] });
-  await assert.rejects(beforeDeletion(WIDGETS, 'default', 'w'), /not kept any more/);
-});
-
 test('each object is tried before it is created', async () => {
-  assert.deepEqual(await outcomes([candidate(WIDGETS, 'w')], false), ['w created']);
+  assert.deepEqual(await outcomes([step(candidate(WIDGETS, 'w'))], false), ['w created']);
   assert.deepEqual(sent.map((s) => s.what), ['POST /apis/example.com/v1/namespaces/default/widgets dry', 'POST /apis/example.com/v1/namespaces/default/widgets']);
   sent = [];
-  assert.deepEqual(await outcomes([candidate(WIDGETS, 'w')], true), ['w created']);
+  assert.deepEqual(await outcomes([step(candidate(WIDGETS, 'w'), { notes: ['without x'] }), step(candidate(WIDGETS, 'v'), { skip: 'the reason' })], true), ['w created: without x', 'v skipped: the reason']);
   assert.equal(sent.length, 1);
 });
 
 test('an owner that came back has another UID', async () => {
   const a = candidate(WIDGETS, 'a');
-  assert.deepEqual(await outcomes([candidate(WIDGETS, 'b', { ownerReferences: [owner(a, false)] }), a], false), ['a created', 'b created']);
+  const b = candidate(WIDGETS, 'b', { ownerReferences: [owner(a, false)] });
+  assert.deepEqual(await outcomes([step(a), step(b)], false), ['a created', 'b created']);
   assert.equal(sent.at(-1)!.body.metadata.ownerReferences?.[0]?.uid, 'new-a');
-  assert.deepEqual(await outcomes([candidate(WIDGETS, 'b', { ownerReferences: [owner(a, false)] })], true), ['b created: without its owner Widget a, which is gone']);
+  refuse = (_, o) => (o.metadata.name === 'a' ? 409 : 0);
+  assert.deepEqual(await outcomes([step(a), step(b)], true), ['a skipped: an object of this name exists', 'b created: without its owner Widget a, which is gone']);
 });
 
 test('what depends on a refused object is left out', async () => {
   refuse = (_, o) => (o.metadata.name === 'a' ? 403 : 0);
   const a = candidate(WIDGETS, 'a');
-  assert.deepEqual(await outcomes([a, candidate(WIDGETS, 'b', { ownerReferences: [owner(a, false)] }), candidate(WIDGETS, 'c')], false), [
+  assert.deepEqual(await outcomes([a, candidate(WIDGETS, 'b', { ownerReferences: [owner(a, false)] }), candidate(WIDGETS, 'c')].map((c) => step(c)), false), [
     'a refused: is Forbidden', 'b skipped: its owner or namespace a was refused', 'c created',
   ]);
-  refuse = (_, o) => (o.metadata.name === 'a' ? 409 : 0);
-  assert.equal((await outcomes([a], false))[0], 'a skipped: an object of this name exists');
 });
 
 test('nothing is sent into a namespace that a dry run has not created', async () => {
-  const objects = [candidate(NAMESPACES, 'default'), candidate(WIDGETS, 'w')];
-  assert.deepEqual(await outcomes(objects, true), ['default created', 'w created: the server has not checked it, because its namespace does not exist yet']);
+  const steps = [step(candidate(NAMESPACES, 'default')), step(candidate(WIDGETS, 'w'))];
+  assert.deepEqual(await outcomes(steps, true), ['default created', 'w created: the server has not checked it, because its namespace does not exist yet']);
   assert.deepEqual(sent.map((s) => s.what), ['POST /api/v1/namespaces dry']);
-  stored.set('/api/v1/namespaces/default', {});
-  assert.deepEqual(await outcomes(objects, true), ['default skipped: an object of this name exists', 'w created']);
 });
 
-test('a Service whose address is taken gets another one', async () => {
+test('another form is sent if the first one is invalid', async () => {
+  const form = (clusterIP?: string): KubeObject => object(SERVICES, 's', {}, { spec: clusterIP ? { clusterIP } : {} });
+  const alternatives = [{ object: form(), note: 'with another cluster IP' }];
   refuse = (_, o) => ((o.spec as { clusterIP?: string }).clusterIP ? 422 : 0);
-  assert.deepEqual(await outcomes([candidate(SERVICES, 's', {}, { spec: { clusterIP: '10.0.0.1' } })], true), ['s created: with another cluster IP']);
+  assert.deepEqual(await outcomes([step(candidate(SERVICES, 's'), { object: form('10.0.0.1'), alternatives })], true), ['s created: with another cluster IP']);
   refuse = () => 422;
-  assert.deepEqual(await outcomes([candidate(SERVICES, 's', {}, { spec: { clusterIP: '10.0.0.1' } })], true), ['s refused: is Invalid']);
+  assert.deepEqual(await outcomes([step(candidate(SERVICES, 's'), { object: form('10.0.0.1'), alternatives })], true), ['s refused: is Invalid']);
 });
 
-test('the content of a namespace, and of a definition', async () => {
-  const left: string[] = [];
-  const content = async (container: Candidate): Promise<string[]> =>
-    (await contentThen(discovery, container, '5', (r, result, why) => left.push(`${r.plural} ${result}: ${why}`))).map((c) => `${c.resource.kind} ${c.object.metadata.name ?? ''}`);
-  stored.set('/api/v1/namespaces/n/pods?limit=500&asOf=5', { items: [object(PODS, 'p')], metadata: { continue: 'c' } });
-  stored.set('/api/v1/namespaces/n/pods?limit=500&continue=c&asOf=5', { items: [object(PODS, 'q')] });
-  stored.set('/apis/example.com/v1/widgets?limit=500&asOf=5', { items: [object(WIDGETS, 'w')] });
-  assert.deepEqual(await content(candidate(NAMESPACES, 'n')), ['Pod p', 'Pod q']);
-  assert.ok(left.includes('secrets refused: not found') && !left.some((l) => l.startsWith('nodes')));
-  const definitions = resource('customresourcedefinitions.apiextensions.k8s.io', 'CustomResourceDefinition', { namespaced: false });
-  assert.deepEqual(await content(candidate(definitions, 'd', {}, { spec: { group: 'example.com', names: { plural: 'widgets' } } })), ['Widget w']);
+test('what comes back with a definition', async () => {
+  const r = resource('customresourcedefinitions.apiextensions.k8s.io', 'CustomResourceDefinition', { namespaced: false });
+  const definition = step(candidate(r, 'd'), { contentAsOf: '7' });
+  assert.deepEqual(await outcomes([definition], true), ['d created', 'customresourcedefinitions skipped: the objects of d come back with it, and cannot be looked at before']);
+  stored.set('/apis/apiextensions.k8s.io/v1/customresourcedefinitions/d/undelete', {
+    left: [{ resource: 'gadgets', reason: 'forbidden', refused: true }], steps: [{ ...definition, skip: 'an object of this name exists' }, step(candidate(WIDGETS, 'w'))],
+  });
+  assert.deepEqual(await outcomes([definition], false), ['d created', 'gadgets refused: forbidden', 'w created']);
+});
+
+test('fields belong to their managers of then', async () => {
+  const entry = (manager: string, subresource = ''): Manager => ({ manager, operation: 'Update', ...(subresource ? { subresource } : {}), fieldsV1: { [`k:{"uid":"then-a"}`]: {} } });
+  const now = [entry('keelson-console'), entry('other'), entry('kubelet', 'status')];
+  assert.deepEqual(withOthers([entry('kubectl'), entry('other')], now).map((e) => e.manager), ['kubectl', 'other', 'kubelet']);
+  assert.deepEqual(Object.keys(renamed([entry('a')], new Map([['then-a', 'now-a'], ['x', '']]))[0]?.fieldsV1 ?? {}), ['k:{"uid":"now-a"}']);
+  assert.equal(await restoreManagers(PODS, [], object(PODS, 'p')), '');
+  assert.equal(sent.length, 0, 'nothing is known of then');
+  assert.equal(await restoreManagers(PODS, [entry('kubectl')], object(PODS, 'p')), '');
+  assert.equal(sent[0]?.what, 'PUT /api/v1/namespaces/default/pods/p');
+});
+
+test('owners', () => {
+  const o = object(PODS, 'p', { ownerReferences: [owner(candidate(PODS, 'a')), owner(candidate(PODS, 'b'))] });
+  const { object: to, dropped } = rewired(o, new Map([['uid-a', '']]));
+  assert.deepEqual([to.metadata.ownerReferences?.map((ref) => ref.uid), dropped], [['uid-b'], ['Pod a']]);
+  assert.equal('ownerReferences' in rewired(o, new Map([['uid-a', ''], ['uid-b', '']])).object.metadata, false);
+});
+
+test('what comes back with its content', () => {
+  assert.deepEqual([NAMESPACES, resource('customresourcedefinitions.apiextensions.k8s.io', 'CustomResourceDefinition', { namespaced: false }), WIDGETS].map(isContainer), [true, true, false]);
 });

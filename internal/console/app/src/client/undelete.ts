@@ -1,15 +1,11 @@
-// How objects come back: as cmd/keelson/kubectlhistory/undelete.go and managers.go.
+// How objects come back: the server plans it, and this page creates them by ordinary requests.
 
-import { annotationUID, clean, createForms, EXISTS, isNamespace, keepVolume, managersThen, rewire } from '../logic/comeback';
-import { APIError, FIELD_MANAGER, messageOf, type APIService, type KubeObject } from '../logic/kubernetes';
+import { APIError, FIELD_MANAGER, messageOf, type KubeObject } from '../logic/kubernetes';
 import { query } from '../logic/links';
-import { neverUndeleted, planned, type Candidate } from '../logic/plan';
-import { apiVersionOf, findByKind, listPath, objectPath, type Discovery, type Resource } from '../logic/resources';
-import { textAt } from '../logic/values';
+import { escapeSegment, findByKind, listPath, objectPath, type Discovery, type Resource } from '../logic/resources';
+import { renamed, resourceOf, rewired, withOthers, type Manager, type Plan, type Step } from '../logic/undelete';
 import { checkNumbers } from '../logic/yaml';
-import { historyOf } from './past';
-import { request, requestList, sleep } from './request';
-import { discover } from './server';
+import { request, sleep } from './request';
 
 const is = (e: unknown, reason: string, code: number): boolean =>
   e instanceof APIError && (e.status.reason ? e.status.reason === reason : e.code === code);
@@ -24,68 +20,34 @@ export function write(r: Resource, o: KubeObject, method: 'POST' | 'PUT', dryRun
   );
 }
 
-/** beforeDeletion returns the version just before the last deletion of an object was asked for, '' if the object exists. */
-export async function beforeDeletion(r: Resource, namespace: string, name: string, signal?: AbortSignal): Promise<string> {
-  let uid = '';
-  let revision = '';
-  search: for (let next = ''; ; ) {
-    const page = await historyOf(r, namespace, name, next, true, signal, 50);
-    for (const c of page.items ?? []) {
-      if (!revision) {
-        if (c.type !== 'Deleted' && c.type !== 'Expired') return '';
-        uid = c.uid ?? '';
-        if (!uid) throw new Error('what it was before its deletion is not kept any more');
-      } else if (c.uid !== uid || !c.object?.metadata.deletionTimestamp) {
-        break search;
-      }
-      revision = c.resourceVersion;
-    }
-    next = page.metadata?.continue ?? '';
-    if (!next) break;
-  }
-  if (!revision) throw new Error('the server has no history of it');
-  return String(BigInt(revision) - 1n);
-}
+/** planOf returns how an object comes back, or gets the content that it had. Without asOf it is as before its deletion. */
+export const planOf = (r: Resource, namespace: string, name: string, how: 'undelete' | 'revert', asOf = '', signal?: AbortSignal): Promise<Plan> =>
+  request<Plan>(objectPath(r, namespace, name, how) + query({ asOf, fieldManager: FIELD_MANAGER }), { signal });
 
-/** liveOwners returns the UIDs of now of the owners that exist, by those in owner references. An owner that came back has another. */
-async function liveOwners(d: Discovery, objects: KubeObject[]): Promise<Map<string, string>> {
-  const live = new Map<string, string>();
-  const asked = new Set<string>();
-  for (const { metadata } of objects) {
-    for (const ref of metadata.ownerReferences ?? []) {
-      const r = findByKind(d, ref.apiVersion, ref.kind);
-      if (asked.has(ref.uid) || !r) continue;
-      asked.add(ref.uid);
-      try {
-        const now = await request<KubeObject>(objectPath(r, metadata.namespace, ref.name), { quiet: true });
-        if (now.metadata.uid && (now.metadata.uid === ref.uid || annotationUID(now) === ref.uid)) live.set(ref.uid, now.metadata.uid);
-      } catch (e) {
-        if (!is(e, 'NotFound', 404) && !is(e, 'Forbidden', 403)) throw e;
-      }
-    }
-  }
-  return live;
-}
+/** planOfDeleted returns how everything comes back that was deleted in a namespace, or in all, since a time. */
+export const planOfDeleted = (namespace: string, since: string, fieldSelector: string): Promise<Plan> =>
+  request<Plan>(
+    `/apis/history.keelson.dev/v1alpha1${namespace ? `/namespaces/${escapeSegment(namespace)}` : ''}/undelete` +
+      query({ since, fieldSelector, fieldManager: FIELD_MANAGER }),
+  );
 
 /** create creates an object in the first of its forms that the server accepts in a dry run. */
-async function create(r: Resource, o: KubeObject, dryRun: boolean): Promise<{ created: KubeObject; note: string }> {
+async function create(s: Step, uids: Map<string, string>, dryRun: boolean): Promise<{ created: KubeObject; notes: string[] }> {
   let invalid: unknown;
-  for (const { object, note } of createForms(r, o)) {
+  const r = resourceOf(s);
+  for (const form of [{ object: s.object, note: '' }, ...(s.alternatives ?? [])]) {
+    if (!form.object) break;
+    const { object, dropped } = rewired(form.object, uids);
     try {
       const tried = await write(r, object, 'POST', true);
-      return { created: dryRun ? tried : await write(r, object, 'POST', false), note };
+      const created = dryRun ? tried : await write(r, object, 'POST', false);
+      return { created, notes: [...dropped.map((owner) => `without its owner ${owner}, which is gone`), form.note] };
     } catch (e) {
       if (!is(e, 'Invalid', 422)) throw e;
       invalid = e;
     }
   }
   throw invalid;
-}
-
-async function volumeOf(d: Discovery, claim: KubeObject): Promise<KubeObject | undefined> {
-  const r = findByKind(d, 'v1', 'PersistentVolume');
-  const name = textAt(claim, 'spec', 'volumeName');
-  return r && name ? request<KubeObject>(objectPath(r, '', name), { quiet: true }).catch(() => undefined) : undefined;
 }
 
 /** awaitServiceAccount waits for the ServiceAccount of a new namespace, without which Pods are refused, for ten seconds at most. */
@@ -103,134 +65,106 @@ async function awaitServiceAccount(d: Discovery, namespace: string): Promise<voi
   }
 }
 
-/** objectsThen lists the objects of a resource at a revision. */
-async function objectsThen(r: Resource, namespace: string, at: string): Promise<Candidate[]> {
-  const found: Candidate[] = [];
-  for (let next = ''; ; ) {
-    const page = await requestList<KubeObject>(listPath(r, namespace) + query({ limit: 500, continue: next, asOf: at }), { quiet: true });
-    found.push(...page.items.map((object) => ({ resource: r, object })));
-    next = page.metadata.continue ?? '';
-    if (!next) return found;
-  }
-}
-
-/** extensionVersions returns the versions (group/version) that extension API servers have, whose past is not kept. */
-async function extensionVersions(): Promise<Set<string>> {
-  const services = await requestList<APIService>('/apis/apiregistration.k8s.io/v1/apiservices', { quiet: true }).catch(() => null);
-  return new Set((services?.items ?? []).flatMap(({ spec }) => (spec?.service ? [`${spec.group ?? ''}/${spec.version ?? ''}`] : [])));
-}
-
-/**
- * contentThen returns what was in a namespace, or the objects of a definition, at a revision. left is called with each resource that is
- * left out, and why.
- */
-export async function contentThen(
-  d: Discovery, container: Candidate, at: string, left: (r: Resource, result: 'skipped' | 'refused', why: string) => void,
-): Promise<Candidate[]> {
-  const { resource, object } = container;
-  const elsewhere = await extensionVersions();
-  const inIt = d.resources.filter((r) =>
-    isNamespace(resource)
-      ? r.namespaced && ['list', 'create'].every((verb) => r.verbs.includes(verb)) && !elsewhere.has(apiVersionOf(r))
-      : r.group === textAt(object, 'spec', 'group') && r.plural === textAt(object, 'spec', 'names', 'plural'),
-  );
-  const found: Candidate[] = [];
-  for (const r of inIt) {
-    const never = neverUndeleted(r);
-    if (never) {
-      if (r.group !== 'events.k8s.io') left(r, 'skipped', never); // the same objects as the events of the core group
-      continue;
-    }
-    try {
-      found.push(...(await objectsThen(r, isNamespace(resource) ? (object.metadata.name ?? '') : '', at)));
-    } catch (e) {
-      left(r, 'refused', messageOf(e));
-    }
-  }
-  return found;
-}
-
-/** served waits until the server has the resource of a definition that has come back, and returns what it has then. */
-export async function served(before: Discovery, definition: KubeObject): Promise<Discovery> {
-  const [group, plural] = [textAt(definition, 'spec', 'group'), textAt(definition, 'spec', 'names', 'plural')];
-  for (const end = Date.now() + 10_000; ; ) {
-    const now = await discover(before);
-    if (now.resources.some((r) => r.group === group && r.plural === plural)) return now;
-    if (Date.now() > end) throw new Error(`${plural}.${group} is not served yet: undelete its objects later`);
-    await sleep(200);
-  }
-}
-
-export interface Outcome extends Candidate {
+/** Outcome is what became of a step, or of a resource that is left out; that has no name. */
+export interface Outcome {
+  resource: string;
+  group: string;
+  namespace: string;
+  name: string;
   result: 'created' | 'skipped' | 'refused';
   text: string;
   created?: KubeObject;
 }
 
-/** undelete creates objects as they were, and yields what became of each. named says that the user named them one by one. */
-export async function* undelete(d: Discovery, objects: Candidate[], named: boolean, dryRun: boolean): AsyncGenerator<Outcome> {
-  const uids = await liveOwners(d, objects.map((c) => c.object));
-  const failed = new Map<string, string>(); // the owners, by their UID, and the namespaces that were refused
-  const pending = new Set<string>(); // the namespaces that do not exist in a dry run
-  let waited = false;
-  for (const { resource: r, object: was, skip } of planned(objects, uids, named)) {
-    const { uid = '', name = '', namespace = '' } = was.metadata;
-    const core = r.group === '' ? r.kind : '';
-    const outcome = (result: Outcome['result'], text: string, created?: KubeObject): Outcome =>
-      ({ resource: r, object: was, result, text, ...(created ? { created } : {}) });
-    if (skip) {
-      yield outcome('skipped', skip);
-      continue;
+/** carryOut creates the objects of a plan in its order, and yields what became of each. */
+export async function* carryOut(d: Discovery, plan: Plan, dryRun: boolean): AsyncGenerator<Outcome> {
+  const work = new Work(d, dryRun);
+  yield* work.carryOut(plan);
+}
+
+class Work {
+  /** The UIDs of now by those of then, '' of what was not created. */
+  private readonly uids = new Map<string, string>();
+  /** The owners, by their UID, and the namespaces that were refused. */
+  private readonly failed = new Map<string, string>();
+  /** The namespaces that do not exist in a dry run. */
+  private readonly pending = new Set<string>();
+  private waited = false;
+
+  constructor(
+    private readonly discovery: Discovery,
+    private readonly dryRun: boolean,
+  ) {}
+
+  async *carryOut({ left, steps }: Plan): AsyncGenerator<Outcome> {
+    for (const l of left) {
+      yield { resource: l.resource, group: l.group ?? '', namespace: l.namespace ?? '', name: l.name ?? '', result: l.refused ? 'refused' : 'skipped', text: l.reason };
     }
-    const refused = [...(was.metadata.ownerReferences ?? []).map((ref) => ref.uid), namespace].find((id) => id && failed.has(id));
-    if (refused) {
-      failed.set(uid, name);
-      yield outcome('skipped', `its owner or namespace ${failed.get(refused)} was refused`);
-      continue;
+    for (const s of steps) {
+      const outcome = await this.step(s);
+      yield outcome;
+      if (s.contentAsOf && outcome.result === 'created') yield* this.content(s);
     }
-    let done: Outcome;
+  }
+
+  /** content creates what comes back with an object that was created. */
+  private async *content(s: Step): AsyncGenerator<Outcome> {
+    const { resource, group = '', name } = s;
+    const about = { resource, group, namespace: '', name: '' };
+    if (this.dryRun) {
+      yield { ...about, result: 'skipped', text: `the objects of ${name} come back with it, and cannot be looked at before` };
+      return;
+    }
     try {
-      checkNumbers(was);
-      const { object, notes } = clean(r, was);
-      if (core === 'PersistentVolumeClaim') notes.push(keepVolume(object, await volumeOf(d, object)));
-      for (const gone of rewire(object, uids)) notes.push(`without its owner ${gone}, which is gone`);
-      if (pending.has(namespace)) {
-        uids.set(uid, uid); // of what it owns, nothing is sent either
-        notes.push('the server has not checked it, because its namespace does not exist yet');
-        yield outcome('created', notes.filter(Boolean).join('; '));
-        continue;
-      }
-      if (core === 'Pod' && !dryRun && !waited) {
-        await awaitServiceAccount(d, namespace);
-        waited = true;
-      }
-      // A namespace that exists is so also for a user who may not create any.
-      if (core === 'Namespace' && (await request(objectPath(r, '', name), { quiet: true }).then(() => true, () => false))) {
-        yield outcome('skipped', EXISTS);
-        continue;
-      }
-      const { created, note } = await create(r, object, dryRun);
-      notes.push(note);
-      uids.set(uid, created.metadata.uid ?? '');
-      if (dryRun && core === 'Namespace') pending.add(name);
-      if (!dryRun) notes.push(await restoreManagers(r, was, created, uids));
-      done = outcome('created', notes.filter(Boolean).join('; '), created);
+      const { left, steps } = await planOf(resourceOf(s), '', name, 'undelete', s.contentAsOf);
+      yield* this.carryOut({ left, steps: steps.filter(({ uid }) => uid !== s.uid) });
     } catch (e) {
-      const exists = is(e, 'AlreadyExists', 409);
-      if (!exists) failed.set(uid, name);
-      if (!exists && core === 'Namespace') failed.set(name, name);
-      done = exists ? outcome('skipped', EXISTS) : outcome('refused', messageOf(e));
+      yield { ...about, result: 'refused', text: messageOf(e) };
     }
-    yield done;
+  }
+
+  private async step(s: Step): Promise<Outcome> {
+    const { uid = '', resource, group = '', namespace = '', name, object } = s;
+    const outcome = (result: Outcome['result'], text: string, created?: KubeObject): Outcome =>
+      ({ resource, group, namespace, name, result, text, ...(created ? { created } : {}) });
+    if (s.skip || !object) return outcome('skipped', s.skip ?? '');
+    this.uids.set(uid, '');
+    const refused = [...(object.metadata.ownerReferences ?? []).map((ref) => ref.uid), namespace].find((id) => id && this.failed.has(id));
+    if (refused) {
+      this.failed.set(uid, name);
+      return outcome('skipped', `its owner or namespace ${this.failed.get(refused)} was refused`);
+    }
+    if (this.pending.has(namespace)) {
+      this.uids.set(uid, uid); // of what it owns, nothing is sent either
+      return outcome('created', [...(s.notes ?? []), 'the server has not checked it, because its namespace does not exist yet'].join('; '));
+    }
+    const isNamespace = group === '' && s.kind === 'Namespace';
+    try {
+      checkNumbers(object);
+      if (group === '' && s.kind === 'Pod' && !this.dryRun && !this.waited) {
+        await awaitServiceAccount(this.discovery, namespace);
+        this.waited = true;
+      }
+      const { created, notes } = await create(s, this.uids, this.dryRun);
+      this.uids.set(uid, created.metadata.uid ?? '');
+      if (this.dryRun && isNamespace) this.pending.add(name);
+      if (!this.dryRun) notes.push(await restoreManagers(resourceOf(s), renamed(s.managedFields ?? [], this.uids), created));
+      return outcome('created', [...(s.notes ?? []), ...notes].filter(Boolean).join('; '), created);
+    } catch (e) {
+      if (is(e, 'AlreadyExists', 409)) return outcome('skipped', 'an object of this name exists');
+      this.failed.set(uid, name);
+      if (isNamespace) this.failed.set(name, name);
+      return outcome('refused', messageOf(e));
+    }
   }
 }
 
 /** restoreManagers gives the fields of an object to their managers of then. It returns a note if that fails. */
-export async function restoreManagers(r: Resource, then: KubeObject, written: KubeObject, uids: Map<string, string>): Promise<string> {
+export async function restoreManagers(r: Resource, then: Manager[], written: KubeObject): Promise<string> {
   let now = written;
-  for (let attempts = 5; ; ) {
+  for (let attempts = 5; then.length; ) {
     try {
-      const managedFields = managersThen(then, now, uids);
+      const managedFields = withOthers(then, now.metadata.managedFields ?? []);
       if (JSON.stringify(managedFields) === JSON.stringify(now.metadata.managedFields ?? [])) return '';
       await write(r, { ...now, metadata: { ...now.metadata, managedFields } }, 'PUT', false);
       return '';
@@ -248,4 +182,5 @@ export async function restoreManagers(r: Resource, then: KubeObject, written: Ku
       return is(error, 'NotFound', 404) ? '' : `its fields belong to ${FIELD_MANAGER}, not to their managers of then: ${messageOf(error)}`;
     }
   }
+  return '';
 }

@@ -27,9 +27,3 @@ export function put(value: Members, path: string[], member: unknown): void {
   if (!below.length) value[key] = member;
   else put(isMembers(value[key]) ? value[key] : (value[key] = {}), below, member);
 }
-
-/** remove removes the member at a path, if there is one. */
-export function remove(value: unknown, ...path: string[]): void {
-  const parent = at(value, ...path.slice(0, -1));
-  if (isMembers(parent)) delete parent[path.at(-1) ?? ''];
-}

@@ -3,6 +3,7 @@
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { request } from '../client/request';
+import { planOfDeleted } from '../client/undelete';
 import { follow } from '../client/watch';
 import { deletedObjects, how, who, type Change, type ChangePage } from '../logic/changes';
 import { local } from '../logic/format';
@@ -39,7 +40,6 @@ const NOTHING: Feed = { changes: [], older: '' };
 
 export function Timeline(): JSX.Element {
   const { params } = useLocation();
-  const app = useApp();
   const namespace = params.get('ns') ?? '';
   const since = params.get('since') ?? '1h';
   const fields = [
@@ -49,7 +49,7 @@ export function Timeline(): JSX.Element {
   const [feed, setFeed] = useState<Feed>(NOTHING);
   const [error, setError] = useState<unknown>(null);
   const [state, setState] = useState('loading');
-  const [back, setBack] = useState<Change[] | null>(null);
+  const [back, setBack] = useState(false);
   const [reading, setReading] = useState(false);
   const stop = useRef(new AbortController());
   const page = (next: string): Promise<ChangePage> =>
@@ -121,8 +121,6 @@ export function Timeline(): JSX.Element {
       setReading(false);
     }
   };
-  const undeleteAll = (): void =>
-    void attempt('Undelete', async () => setBack(deletedObjects(canRead ? await read(KEPT - changes.length) : changes)));
   const deleted = deletedObjects(changes);
   return (
     <section class="timeline-view">
@@ -151,7 +149,7 @@ export function Timeline(): JSX.Element {
           {['', 'Created', 'Updated', 'Deleted'].map((t) => <option key={t} value={t}>{t || 'all changes'}</option>)}
         </select>
         {params.get('type') === 'Deleted' && deleted.length ? (
-          <button disabled={reading} onClick={undeleteAll}>Undelete all {older ? '' : deleted.length}</button>
+          <button disabled={reading} onClick={() => setBack(true)}>Undelete all {older ? '' : deleted.length}</button>
         ) : null}
       </div>
       {error ? <Problem error={error} /> : null}
@@ -166,10 +164,9 @@ export function Timeline(): JSX.Element {
       ) : <p class="empty">{state === 'loading' ? 'Loading' : 'Nothing has changed.'}</p>}
       {back ? (
         <UndeleteAll
-          deletions={back}
-          namespace={namespace}
-          resourceOf={(c) => resourceOf(app.discovery.resources, c)}
-          close={() => setBack(null)}
+          title={`what was deleted${namespace ? ` in ${namespace}` : ''} since ${since}`}
+          plan={() => planOfDeleted(namespace, since, selector)}
+          close={() => setBack(false)}
         />
       ) : null}
     </section>

@@ -3,15 +3,15 @@
 import type { JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import { asOf, blameOf, historyOf } from '../../client/past';
-import { beforeDeletion, restoreManagers, undelete, write } from '../../client/undelete';
+import { carryOut, planOf, restoreManagers, write } from '../../client/undelete';
 import { changesOf, how, who, type Change } from '../../logic/changes';
-import { EXISTS, isContainer, revertedTo } from '../../logic/comeback';
 import { pathsOfLines } from '../../logic/fields';
 import { age, local } from '../../logic/format';
 import type { KubeObject } from '../../logic/kubernetes';
 import type { Resource } from '../../logic/resources';
 import { hidden } from '../../logic/secrets';
-import { comparable, MAX_YAML, toYAML } from '../../logic/yaml';
+import { isContainer, type Plan } from '../../logic/undelete';
+import { checkNumbers, comparable, MAX_YAML, toYAML } from '../../logic/yaml';
 import { useApp, useLoaded } from '../../parts/app';
 import { changeBadge, changedText } from '../../parts/change';
 import { ObjectDiff } from '../../parts/diff';
@@ -94,9 +94,7 @@ export function History(props: { resource: Resource; namespace: string; name: st
       {back?.kind === 'undelete' && isContainer(resource) ? (
         <UndeleteAll
           title={`${resource.kind} ${name} and its content`}
-          deletions={[{ type: 'Deleted', resourceVersion: '', group: resource.group, resource: resource.plural, name }]}
-          namespace=""
-          resourceOf={() => resource}
+          plan={() => planOf(resource, namespace, name, 'undelete')}
           close={() => {
             setBack(null);
             loaded.reload();
@@ -187,16 +185,14 @@ function Back(props: {
   const app = useApp();
   const { resource, namespace, name, current, kind } = props;
   const [busy, setBusy] = useState(false);
-  const carryOut = async (then: KubeObject, dryRun: boolean): Promise<{ text: string; target: KubeObject }> => {
+  const send = async ({ steps: [step] }: Plan, dryRun: boolean): Promise<{ text: string; target: KubeObject }> => {
+    if (!step?.object) throw new Error(step?.skip || 'the server has no such plan');
     if (kind === 'revert') {
-      if (!current) throw new Error('it is gone');
-      if (current.metadata.deletionTimestamp) throw new Error('it is being deleted');
-      const reverted = revertedTo(resource, current, then);
-      if (toYAML(reverted) === toYAML(current)) throw new Error('it is as it was');
-      const target = await write(resource, reverted, 'PUT', dryRun);
-      return { text: dryRun ? '' : await restoreManagers(resource, then, target, new Map()), target };
+      checkNumbers([step.object, current]);
+      const target = await write(resource, step.object, 'PUT', dryRun);
+      return { text: dryRun ? '' : await restoreManagers(resource, step.managedFields ?? [], target), target };
     }
-    for await (const { text, created } of undelete(app.discovery, [{ resource, object: then }], true, dryRun)) {
+    for await (const { text, created } of carryOut(app.discovery, { left: [], steps: [step] }, dryRun)) {
       if (created) return { text, target: created };
       throw new Error(text);
     }
@@ -204,18 +200,16 @@ function Back(props: {
   };
   const tried = useLoaded(
     async (signal) => {
-      const at = kind === 'revert' ? props.revision : await beforeDeletion(resource, namespace, name, signal);
-      if (!at) throw new Error(EXISTS);
-      const then = await asOf(resource, namespace, name, at, signal);
-      return { then, ...(await carryOut(then, true)) };
+      const plan = await planOf(resource, namespace, name, kind, kind === 'revert' ? props.revision : '', signal);
+      return { plan, ...(await send(plan, true)) };
     },
     [props.revision],
   );
   const { value } = tried;
-  const run = async (then: KubeObject): Promise<void> => {
+  const run = async (plan: Plan): Promise<void> => {
     setBusy(true);
     const ok = await attempt(kind === 'revert' ? 'Revert' : 'Undelete', async () => {
-      const { text } = await carryOut(then, false);
+      const { text } = await send(plan, false);
       toast(text ? 'warning' : 'info', `${name} is ${kind === 'revert' ? 'reverted' : 'back'}${text ? ` (${text})` : ''}`);
     });
     setBusy(false);
@@ -232,7 +226,7 @@ function Back(props: {
           <footer class="bar">
             <span class="dim">The server has accepted it as a dry run.</span>
             <span class="space" />
-            <button class="primary" disabled={busy} onClick={() => void run(value.then)}>
+            <button class="primary" disabled={busy} onClick={() => void run(value.plan)}>
               {kind === 'revert' ? 'Revert' : 'Undelete'}
             </button>
           </footer>

@@ -1,13 +1,20 @@
-package kubectlhistory
+package undelete
 
 import (
-	"fmt"
+	"cmp"
 	"slices"
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	kjson "k8s.io/apimachinery/pkg/util/json"
+
 	"sigs.k8s.io/yaml"
+
+	"github.com/keelson-dev/keelson/internal/api/discovery"
 )
 
 // parse returns an object in YAML.
@@ -17,16 +24,24 @@ func parse(t *testing.T, text string) *unstructured.Unstructured {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := decode(body)
-	if err != nil {
+	o := &unstructured.Unstructured{}
+	if err := kjson.Unmarshal(body, &o.Object); err != nil {
 		t.Fatal(err)
 	}
 	return o
 }
 
+// kindOf returns a resource, which is built in unless its group is example.com.
+func kindOf(apiVersion, kind string) *resource {
+	gv, _ := schema.ParseGroupVersion(apiVersion)
+	return &resource{builtIn: gv.Group != "example.com", Resource: discovery.Resource{
+		GroupVersionResource: gv.WithResource(strings.ToLower(kind) + "s"), Kind: kind, Namespaced: true,
+	}}
+}
+
 // object returns a candidate: apiVersion/kind name, with its UID being its name, its controlling owner (apiVersion/kind name),
 // and more fields in YAML.
-func object(t *testing.T, what, owner, more string) candidate {
+func object(t *testing.T, what, owner, more string) *candidate {
 	t.Helper()
 	split := func(text string) (apiVersion, kind, name string) {
 		path, name, _ := strings.Cut(text, " ")
@@ -34,29 +49,34 @@ func object(t *testing.T, what, owner, more string) candidate {
 		return path[:i], path[i+1:], name
 	}
 	apiVersion, kind, name := split(what)
-	if more == "" {
-		more = "{}"
-	}
-	o := parse(t, more)
-	o.SetAPIVersion(apiVersion)
-	o.SetKind(kind)
+	o := parse(t, cmp.Or(more, "{}"))
 	o.SetName(name)
-	_ = unstructured.SetNestedField(o.Object, name, "metadata", "uid")
+	r := kindOf(apiVersion, kind)
+	c := &candidate{resource: r, name: name, uid: types.UID(name), out: leftOut(r, o)}
 	if owner != "" {
 		apiVersion, kind, name := split(owner)
-		_ = unstructured.SetNestedSlice(o.Object, []any{map[string]any{
-			"apiVersion": apiVersion, "kind": kind, "name": name, "uid": name, "controller": true,
-		}}, "metadata", "ownerReferences")
+		c.owners = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID(name), Controller: new(true)}}
 	}
-	group, version, found := strings.Cut(apiVersion, "/")
-	if !found {
-		group, version = "", apiVersion
+	return c
+}
+
+func run(candidates []*candidate, named bool, live ...types.UID) (lines []string) {
+	o := &order{named: named, live: map[types.UID]types.UID{}, builtIn: func(group string) bool { return group != "example.com" }}
+	for _, uid := range live {
+		o.live[uid] = uid
 	}
-	return candidate{resource{Group: group, Version: version, Kind: kind, Name: strings.ToLower(kind) + "s", Namespaced: true}, o}
+	for _, s := range o.run(candidates) {
+		line := s.Kind + " " + s.name
+		if s.skip != "" {
+			line += ": " + s.skip
+		}
+		lines = append(lines, line)
+	}
+	return lines
 }
 
 func TestPlanned(t *testing.T) {
-	all := []candidate{
+	all := []*candidate{
 		object(t, "networking.k8s.io/v1/Ingress ing", "", ""),
 		object(t, "v1/Pod web-1-x", "apps/v1/ReplicaSet web-1", ""),
 		object(t, "v1/Pod alone", "", ""),
@@ -82,22 +102,15 @@ func TestPlanned(t *testing.T) {
 		object(t, "rbac.authorization.k8s.io/v1/RoleBinding bind", "", ""),
 		object(t, "rbac.authorization.k8s.io/v1/Role role", "", ""),
 		object(t, "v1/Namespace ns", "", ""),
+		object(t, "apiextensions.k8s.io/v1/CustomResourceDefinition apps.example.com", "", ""),
+		object(t, "lifecycle.k8s.io/v1alpha1/EvictionRequest evict", "", ""),
 		object(t, "v1/Event ev", "", ""),
 		object(t, "coordination.k8s.io/v1/Lease lease", "", ""),
 		object(t, "v1/Pod kept-alive", "apps/v1/ReplicaSet alive", ""),
 		object(t, "v1/Pod orphan", "apps/v1/ReplicaSet dead", ""),
 	}
-	lines := func(steps []step) (out []string) {
-		for _, s := range steps {
-			line := s.resource.Kind + " " + s.object.GetName()
-			if s.skip != "" {
-				line += ": " + s.skip
-			}
-			out = append(out, line)
-		}
-		return out
-	}
 	want := []string{
+		"CustomResourceDefinition apps.example.com",
 		"Namespace ns",
 		"ServiceAccount builder",
 		"ServiceAccount default: a controller makes it in each namespace",
@@ -125,21 +138,22 @@ func TestPlanned(t *testing.T) {
 		"EndpointSlice mine",
 		"EndpointSlice svc-1: the Service svc makes it again",
 		"Event ev: Events report what happened, they do not come back",
+		"EvictionRequest evict",
 		"Ingress ing",
 		"Lease lease: who needs a Lease takes a new one",
 	}
-	got := lines(planned(all, map[string]string{"alive": "alive"}, false))
+	got := run(all, false, "alive")
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	named := lines(planned([]candidate{
+	named := run([]*candidate{
 		object(t, "v1/Pod done", "", "status: {phase: Failed}"), object(t, "v1/Pod x", "apps/v1/ReplicaSet alive", ""),
-	}, map[string]string{"alive": "alive"}, true))
+	}, true, "alive")
 	if want := []string{"Pod done", "Pod x: the ReplicaSet alive makes it again"}; !slices.Equal(named, want) {
 		t.Errorf("named: %q", named)
 	}
-	circle := []candidate{object(t, "v1/ConfigMap a", "v1/ConfigMap b", ""), object(t, "v1/ConfigMap b", "v1/ConfigMap a", "")}
-	if got := lines(planned(circle, nil, false)); len(got) != 2 {
+	circle := []*candidate{object(t, "v1/ConfigMap a", "v1/ConfigMap b", ""), object(t, "v1/ConfigMap b", "v1/ConfigMap a", "")}
+	if got := run(circle, false); len(got) != 2 {
 		t.Errorf("a circle of owners: %q", got)
 	}
 }
@@ -158,20 +172,29 @@ func TestLeftOut(t *testing.T) {
 		{"example.com/v1/Job a", "metadata: {deletionTimestamp: '2026-11-01T12:00:00Z'}", "being deleted"},
 		{"v1/Namespace a", "metadata: {deletionTimestamp: '2026-11-01T12:00:00Z'}", ""},
 	} {
-		o := object(t, c.what, "", c.more)
-		if got := leftOut(&o); got == "" != (c.want == "") || !strings.Contains(got, c.want) {
+		if got := object(t, c.what, "", c.more).out; got == "" != (c.want == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s, %s: %q, want %q", c.what, c.more, got, c.want)
+		}
+	}
+}
+
+func TestExisting(t *testing.T) {
+	pod := object(t, "v1/Pod web", "", "")
+	pod.exists = true
+	for _, named := range []bool{true, false} {
+		if got := run([]*candidate{pod, object(t, "v1/Pod other", "", "")}, named); !slices.Equal(got, []string{"Pod other", "Pod web: " + Exists}) {
+			t.Errorf("%q", got)
 		}
 	}
 }
 
 func TestRewire(t *testing.T) {
 	o := parse(t, `metadata: {ownerReferences: [{kind: A, name: a, uid: old-a}, {kind: B, name: b, uid: old-b}]}`)
-	dropped := rewire(o, map[string]string{"old-a": "new-a"})
-	if got := fmt.Sprint(dropped, o.GetOwnerReferences()[0].UID, len(o.GetOwnerReferences())); got != "[B b]new-a1" && got != "[B b] new-a 1" {
-		t.Error(got)
+	dropped := rewire(o, func(uid types.UID) types.UID { return map[types.UID]types.UID{"old-a": "new-a"}[uid] })
+	if !slices.Equal(dropped, []string{"B b"}) || len(o.GetOwnerReferences()) != 1 || o.GetOwnerReferences()[0].UID != "new-a" {
+		t.Errorf("%q %v", dropped, o.GetOwnerReferences())
 	}
-	if rewire(o, nil); o.GetOwnerReferences() != nil {
+	if rewire(o, func(types.UID) types.UID { return "" }); o.GetOwnerReferences() != nil {
 		t.Error("a dead owner is kept")
 	}
 }

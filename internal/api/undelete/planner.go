@@ -1,0 +1,708 @@
+package undelete
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	kjson "k8s.io/apimachinery/pkg/util/json"
+
+	"github.com/keelson-dev/keelson/internal/api/directory"
+	"github.com/keelson-dev/keelson/internal/api/discovery"
+	"github.com/keelson-dev/keelson/internal/api/history"
+	"github.com/keelson-dev/keelson/internal/machinery/request"
+	"github.com/keelson-dev/keelson/internal/object/apierr"
+	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
+)
+
+const (
+	// maxCandidates is the most objects in an answer. What is kept of each while the answer is made is about candidateBytes.
+	maxCandidates, candidateBytes = 50_000, 500
+	// versionsPage is how many versions of an object are read at a time to find the beginning of its deletion.
+	versionsPage = 50
+	// longestWait is how long a question waits until the resource of a new definition is served.
+	longestWait = 10 * time.Second
+)
+
+// Planner finds what can be brought back. Its methods may be called concurrently.
+type Planner struct {
+	// Resources opens resources, Discovered lists them with the version that clients prefer: discovery.Handler.Preferred. OfKind finds the
+	// resource of an owner.
+	Resources  *directory.Directory
+	Discovered func() (resources []discovery.Resource, stale []schema.GroupVersion)
+	OfKind     func(schema.GroupVersionKind) (discovery.Resource, bool)
+	Rights     history.Rights
+	Now        func() time.Time
+}
+
+// Options are the parameters of a question.
+type Options struct {
+	// AsOf is a time, a duration before now or a resourceVersion; "" is just before the deletion.
+	AsOf string
+	// Manager is the field manager of the client.
+	Manager string
+	// Hold counts bytes of memory for the user.
+	Hold func(bytes int) error
+}
+
+// search is the work for one answer. close has to be called.
+type search struct {
+	*Planner
+	ctx  context.Context
+	info *request.Info
+	o    Options
+
+	kinds   map[schema.GroupResource]*resource
+	closers []func()
+	list    []*candidate
+	known   map[string]*candidate // by resource and key
+	left    []Left
+	live    map[types.UID]types.UID
+	held    int
+	steps   []step
+	created map[types.UID]bool // what the steps create, by UID; nil before creates is called
+	// discovered are the resources of the server, and claims the PersistentVolumes that were found.
+	discovered []discovery.Resource
+	claims     map[string]*candidate
+	// batch has the objects of the next steps of a resource, converted together.
+	batch map[*candidate]*cache.Object
+	// revision is the one that the objects were read at, 0 if there are several.
+	revision int64
+}
+
+func (p *Planner) begin(ctx context.Context, info *request.Info, o Options) *search {
+	return &search{
+		Planner: p, ctx: ctx, info: info, o: o, kinds: map[schema.GroupResource]*resource{}, known: map[string]*candidate{},
+		live: map[types.UID]types.UID{}, left: []Left{}, claims: map[string]*candidate{},
+	}
+}
+
+func (s *search) close() {
+	for _, done := range s.closers {
+		done()
+	}
+}
+
+// open returns a resource that was discovered.
+func (s *search) open(found discovery.Resource) (*resource, error) {
+	if r := s.kinds[found.GroupResource()]; r != nil {
+		return r, nil
+	}
+	entry := s.Resources.Find(found.GroupVersionResource)
+	if entry == nil || entry.Open == nil {
+		return nil, apierr.PathNotFound()
+	}
+	served, done, err := entry.Open(s.ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, done)
+	if served.Resource.Virtual() {
+		return nil, apierr.PathNotFound()
+	}
+	found.Kind, found.Namespaced = served.Kind.Name, served.Kind.Namespaced // the request does not tell
+	r := &resource{Resource: found, builtIn: entry.Source == directory.BuiltIn, served: served}
+	s.kinds[found.GroupResource()] = r
+	return r, nil
+}
+
+// all returns the resources that the server has, without those that come while the answer is made.
+func (s *search) all() []discovery.Resource {
+	if s.discovered == nil {
+		s.discovered, _ = s.Discovered()
+	}
+	return s.discovered
+}
+
+// resourceOf returns a resource by its name, nil if the server does not have it.
+func (s *search) resourceOf(gr schema.GroupResource) *resource {
+	for _, found := range s.all() {
+		if found.GroupResource() == gr && !found.Remote {
+			if r, err := s.open(found); err == nil {
+				return r
+			}
+		}
+	}
+	return nil
+}
+
+// ask returns the question whether the user may do something with objects of a resource.
+func (s *search) ask(r *resource, namespace, name string) *request.Info {
+	asked := *s.info
+	asked.Group, asked.Version, asked.Resource, asked.Subresource, asked.Rest = r.Group, r.Version, r.Resource.Resource, "", ""
+	asked.Namespace, asked.Name = namespace, name
+	return &asked
+}
+
+// allowed returns the error if the user may not read a resource of the past with a verb, get or list, and the revision from which on.
+func (s *search) allowed(r *resource, verb, namespace, name string) (since int64, err error) {
+	info := s.ask(r, namespace, name)
+	for _, v := range []string{verb, history.ReadHistory} {
+		if err := s.Rights.May(s.ctx, v, info, namespace); err != nil {
+			return 0, err
+		}
+	}
+	return s.Rights.Since(s.ctx, r.served.Resource, info)
+}
+
+// visible returns the error if a revision is before the one from which on the user may read.
+func (s *search) visible(r *resource, since, at int64, namespace, name string) error {
+	if at >= since {
+		return nil
+	}
+	return s.Rights.May(s.ctx, history.ReadHistory, s.ask(r, namespace, name), "")
+}
+
+// revisionOf returns the revision that asOf means for a resource.
+func (s *search) revisionOf(r *resource, namespace, name string) (int64, error) {
+	return history.RevisionOf(s.ctx, r.served, namespace, name, s.o.AsOf, s.Now())
+}
+
+// Object returns how one object comes back, a Namespace with what was in it and a definition with its objects.
+func (p *Planner) Object(ctx context.Context, info *request.Info, o Options) (*Answer, error) {
+	s := p.begin(ctx, info, o)
+	a, err := s.object()
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return a, nil
+}
+
+func (s *search) object() (*Answer, error) {
+	r, err := s.requested()
+	if err != nil {
+		return nil, err
+	}
+	at, err := s.stateOf(r, s.info.Namespace, s.info.Name)
+	if err != nil {
+		return nil, err
+	}
+	if at == 0 {
+		c := &candidate{resource: r, namespace: s.info.Namespace, name: s.info.Name, exists: true}
+		s.list = append(s.list, c)
+		return s.answer(true)
+	}
+	s.revision = at
+	c, err := s.addAt(r, s.info.Namespace, s.info.Name, at)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.addContent(c); err != nil {
+		return nil, err
+	}
+	return s.answer(!r.isNamespace() && !r.isDefinition())
+}
+
+// Deleted returns how objects come back that were deleted, with the namespace of the request if that is gone.
+func (p *Planner) Deleted(ctx context.Context, info *request.Info, deletions []history.ObjectChange, o Options) (*Answer, error) {
+	s := p.begin(ctx, info, o)
+	a, err := s.deleted(deletions)
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return a, nil
+}
+
+func (s *search) deleted(deletions []history.ObjectChange) (*Answer, error) {
+	if r := s.resourceOf(namespaces); r != nil && s.info.Namespace != "" {
+		since, err := s.Rights.Registry.NamespaceSince(s.ctx, s.info.Namespace)
+		if err != nil {
+			return nil, err
+		}
+		if since == 0 {
+			if err := s.addDeleted(r, "", s.info.Namespace); err != nil {
+				return nil, err
+			}
+		}
+	}
+	asked := map[string]bool{}
+	for i := range deletions {
+		d := &deletions[i]
+		gr := schema.GroupResource{Group: d.Group, Resource: d.Resource}
+		key := gr.String() + " " + d.Namespace + "/" + d.Name
+		if asked[key] {
+			continue
+		}
+		asked[key] = true
+		r := s.resourceOf(gr)
+		if r == nil {
+			s.left = append(s.left, Left{
+				Group: d.Group, Resource: d.Resource, Namespace: d.Namespace, Name: d.Name, Reason: "the server does not have its resource any more",
+			})
+			continue
+		}
+		if err := s.addDeleted(r, d.Namespace, d.Name); err != nil {
+			return nil, err
+		}
+	}
+	return s.answer(false)
+}
+
+// addDeleted adds an object as it was before its last deletion, with its content. What cannot be read is named in the answer.
+func (s *search) addDeleted(r *resource, namespace, name string) error {
+	if reason := never(r); reason != "" {
+		s.leave(r, namespace, name, reason, false)
+		return nil
+	}
+	at, err := s.stateOf(r, namespace, name)
+	if err == nil && at == 0 {
+		s.leave(r, namespace, name, Exists, false)
+		return nil
+	}
+	var c *candidate
+	if err == nil {
+		c, err = s.addAt(r, namespace, name, at)
+	}
+	switch {
+	case err == nil:
+		return s.addContent(c)
+	case s.ctx.Err() != nil, kerrors.IsTooManyRequests(err), kerrors.IsBadRequest(err):
+		return err
+	}
+	s.leave(r, namespace, name, err.Error(), true)
+	return nil
+}
+
+// Listed returns how objects come back that there were as of a time, of resources that are named: deployments.apps, configmaps.
+func (p *Planner) Listed(
+	ctx context.Context, info *request.Info, names []string, selector labels.Selector, o Options,
+) (*Answer, error) {
+	s := p.begin(ctx, info, o)
+	a, err := s.listed(names, selector)
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	return a, nil
+}
+
+func (s *search) listed(names []string, selector labels.Selector) (*Answer, error) {
+	for _, name := range names {
+		r := s.resourceOf(schema.ParseGroupResource(name))
+		if r == nil {
+			return nil, kerrors.NewBadRequest(fmt.Sprintf("the server has no resource %q; name them with resources, such as deployments.apps,secrets", name))
+		}
+		namespace := s.info.Namespace
+		if !r.Namespaced {
+			namespace = ""
+		}
+		if s.revision == 0 { // all are read at one
+			var err error
+			if s.revision, err = s.revisionOf(r, namespace, ""); err != nil {
+				return nil, err
+			}
+		}
+		if err := s.scan(r, namespace, selector, s.revision); err != nil {
+			return nil, err
+		}
+	}
+	return s.answer(false)
+}
+
+// requested returns the resource of the request, in its version.
+func (s *search) requested() (*resource, error) {
+	return s.open(discovery.Resource{GroupVersionResource: schema.GroupVersionResource{
+		Group: s.info.Group, Version: s.info.Version, Resource: s.info.Resource,
+	}})
+}
+
+// stateOf returns the revision of the state of an object that comes back, 0 if the object exists and no time is asked for.
+func (s *search) stateOf(r *resource, namespace, name string) (int64, error) {
+	since, err := s.allowed(r, "get", namespace, name)
+	if err != nil {
+		return 0, err
+	}
+	var at int64
+	if s.o.AsOf != "" {
+		at, err = s.revisionOf(r, namespace, name)
+	} else {
+		at, err = s.beforeDeletion(r, namespace, name, since)
+	}
+	if err != nil || at == 0 {
+		return 0, err
+	}
+	return at, s.visible(r, since, at, namespace, name)
+}
+
+// beforeDeletion returns the revision just before the last deletion of an object was asked for, 0 if the object exists. An object with
+// finalizers, such as a namespace, changes between the request and its end.
+func (s *search) beforeDeletion(r *resource, namespace, name string, since int64) (int64, error) {
+	if err := s.hold(registry.MemoryOfChanges - s.held); err != nil {
+		return 0, err
+	}
+	var first, before int64 // the oldest change that is a part of the deletion, and the oldest that was read
+	var uid types.UID
+	for more := true; more; {
+		var changes []registry.PastChange
+		var err error
+		if changes, more, err = r.served.Resource.Past.Changes(s.ctx, namespace, name, before, versionsPage); err != nil {
+			return 0, err
+		}
+		if first == 0 && (len(changes) == 0 || changes[0].Revision < since) {
+			return 0, kerrors.NewNotFound(r.GroupResource(), name)
+		}
+		for i := range changes {
+			c := &changes[i]
+			before = c.Revision
+			if first == 0 && !c.Deleted {
+				return 0, nil
+			}
+			if first == 0 {
+				first = c.Revision
+				continue
+			}
+			m, err := s.lifecycle(r, c.Object)
+			if err != nil || uid != "" && m.UID != uid || !m.Deleting {
+				return first - 1, nil
+			}
+			uid, first = m.UID, c.Revision
+		}
+	}
+	if uid == "" {
+		return 0, kerrors.NewResourceExpired("what it was before its deletion is not kept any more")
+	}
+	return first - 1, nil
+}
+
+// lifecycle returns the metadata of a version, which has the beginning of a deletion.
+func (s *search) lifecycle(r *resource, o *cache.Object) (registry.Lifecycle, error) {
+	if o == nil {
+		return registry.Lifecycle{}, fmt.Errorf("%s cannot be read", r.GroupResource())
+	}
+	return r.served.Resource.Decoder.Lifecycle(o)
+}
+
+// addAt adds an object as it was at a revision.
+func (s *search) addAt(r *resource, namespace, name string, at int64) (*candidate, error) {
+	view, err := r.served.Resource.Past.View(s.ctx, at, namespace)
+	if err != nil {
+		return nil, history.NotKept(err)
+	}
+	o, found, err := view.Get(s.ctx, r.served.Resource.Key(namespace, name))
+	if err != nil {
+		return nil, history.NotKept(err)
+	}
+	if !found {
+		return nil, kerrors.NewNotFound(r.GroupResource(), name)
+	}
+	return s.add(r, o, at, nil)
+}
+
+// add adds an object, if the selector, nil being all, selects it.
+func (s *search) add(r *resource, o *cache.Object, at int64, selector labels.Selector) (*candidate, error) {
+	was, err := s.decode(r, o, r.served.Resource.Renderer.WrittenJSON)
+	if err != nil {
+		return nil, err
+	}
+	if selector != nil && !selector.Matches(labels.Set(was.GetLabels())) {
+		return nil, nil
+	}
+	key := r.GroupResource().String() + " " + o.Key
+	if c := s.known[key]; c != nil {
+		return c, nil
+	}
+	if len(s.list) == maxCandidates {
+		return nil, kerrors.NewBadRequest(fmt.Sprintf("there are more than %d objects; choose some of them", maxCandidates))
+	}
+	if err := s.hold(candidateBytes); err != nil {
+		return nil, err
+	}
+	now, err := r.served.Resource.Reader.Latest(s.ctx, was.GetNamespace(), was.GetName())
+	if err != nil {
+		return nil, err
+	}
+	c := &candidate{
+		resource: r, namespace: was.GetNamespace(), name: was.GetName(), uid: was.GetUID(), owners: was.GetOwnerReferences(), at: at,
+		out: leftOut(r, was), exists: now != nil,
+	}
+	if r.is("", "PersistentVolume") {
+		c.claim, s.claims[c.name] = claimOf(was), c
+	}
+	s.list, s.known[key] = append(s.list, c), c
+	return c, nil
+}
+
+// hold counts memory.
+func (s *search) hold(bytes int) error {
+	if bytes <= 0 || s.o.Hold == nil {
+		return nil
+	}
+	s.held += bytes
+	return s.o.Hold(bytes)
+}
+
+// decode returns an object, by the JSON that text returns.
+func (s *search) decode(
+	r *resource, o *cache.Object, text func(context.Context, *cache.Object, *registry.Version) ([]byte, error),
+) (*unstructured.Unstructured, error) {
+	o, err := r.served.Resource.Reader.Readable(s.ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	document, err := text(s.ctx, o, r.served.Version)
+	if err != nil {
+		return nil, err
+	}
+	out := &unstructured.Unstructured{}
+	if err := kjson.Unmarshal(document, &out.Object); err != nil {
+		return nil, err
+	}
+	out.SetAPIVersion(r.served.GVK.GroupVersion().String())
+	out.SetKind(r.served.GVK.Kind)
+	return out, nil
+}
+
+// addContent adds what was in a Namespace, or the objects of a definition.
+func (s *search) addContent(c *candidate) error {
+	switch {
+	case c.isNamespace():
+		return s.addNamespace(c.name, c.at)
+	case c.isDefinition():
+		return s.addCustom(c)
+	}
+	return nil
+}
+
+// addNamespace adds what was in a Namespace. What the user may not read is named in the answer.
+func (s *search) addNamespace(name string, at int64) error {
+	for _, found := range s.all() {
+		if !found.Namespaced || found.Remote || !hasVerbs(found, "list", "get", "create") {
+			continue
+		}
+		r, err := s.open(found)
+		if err != nil {
+			continue // it has no stored objects, or its definition has just gone
+		}
+		if reason := never(r); reason != "" {
+			if r.Group != "events.k8s.io" { // the same objects as the events of the core group
+				s.leave(r, "", "", reason, false)
+			}
+			continue
+		}
+		if err := s.scanOrLeave(r, name, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scanOrLeave is scan, but what cannot be read, or the user may not, is named in the answer.
+func (s *search) scanOrLeave(r *resource, namespace string, at int64) error {
+	err := s.scan(r, namespace, nil, at)
+	if err == nil || s.ctx.Err() != nil || kerrors.IsTooManyRequests(err) || kerrors.IsBadRequest(err) {
+		return err
+	}
+	s.leave(r, "", "", err.Error(), true)
+	return nil
+}
+
+func hasVerbs(r discovery.Resource, verbs ...string) bool {
+	return !slices.ContainsFunc(verbs, func(verb string) bool { return !slices.Contains(r.Verbs, verb) })
+}
+
+func (s *search) leave(r *resource, namespace, name, reason string, refused bool) {
+	s.left = append(s.left, Left{
+		Group: r.Group, Resource: r.Resource.Resource, Namespace: namespace, Name: name, Reason: reason, Refused: refused,
+	})
+}
+
+// scan adds the objects of a resource in a namespace ("" is all) at a revision.
+func (s *search) scan(r *resource, namespace string, selector labels.Selector, at int64) error {
+	since, err := s.allowed(r, "list", namespace, "")
+	if err != nil {
+		return err
+	}
+	if err := s.visible(r, since, at, namespace, ""); err != nil {
+		return err
+	}
+	view, err := r.served.Resource.Past.View(s.ctx, at, namespace)
+	if err != nil {
+		return history.NotKept(err)
+	}
+	prefix := ""
+	if namespace != "" {
+		prefix = namespace + "/"
+	}
+	var failed error
+	err = view.Ascend(s.ctx, "", prefix, 0, func(o *cache.Object) bool {
+		_, failed = s.add(r, o, at, selector)
+		return failed == nil
+	})
+	if failed != nil {
+		return failed
+	}
+	return history.NotKept(err)
+}
+
+// addCustom adds the objects of a definition if it is served. If not, they come back after it.
+func (s *search) addCustom(c *candidate) error {
+	if !c.exists {
+		c.contentAsOf = strconv.FormatInt(c.at, 10)
+		return nil
+	}
+	o, err := c.served.Resource.Reader.Latest(s.ctx, "", c.name)
+	if err != nil || o == nil {
+		return err
+	}
+	definition, err := s.decode(c.resource, o, c.served.Resource.Renderer.WrittenJSON)
+	if err != nil {
+		return err
+	}
+	group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
+	plural, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "plural")
+	r := s.await(schema.GroupResource{Group: group, Resource: plural})
+	if r == nil {
+		s.left = append(s.left, Left{Group: group, Resource: plural, Reason: "it is not served yet: undelete its objects later", Refused: true})
+		return s.ctx.Err()
+	}
+	return s.scanOrLeave(r, "", c.at)
+}
+
+// await returns a resource when it is served: a definition that has just come back takes a moment. It returns nil if that takes too long.
+func (s *search) await(gr schema.GroupResource) *resource {
+	for end := time.NewTimer(longestWait); ; {
+		s.discovered = nil
+		if r := s.resourceOf(gr); r != nil {
+			return r
+		}
+		select {
+		case <-s.ctx.Done():
+			return nil
+		case <-end.C:
+			return nil
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// findOwners finds the owners that exist: an owner that is still there has the same UID, one that was undeleted names it in its annotation.
+func (s *search) findOwners() error {
+	asked := map[types.UID]bool{}
+	for _, c := range s.list {
+		for i := range c.owners {
+			owner := &c.owners[i]
+			if asked[owner.UID] {
+				continue
+			}
+			asked[owner.UID] = true
+			now, err := s.ownerNow(c.namespace, owner)
+			if err != nil {
+				return err
+			}
+			if now != nil && (now.GetUID() == owner.UID || now.GetAnnotations()[UndeletedUID] == string(owner.UID)) {
+				s.live[owner.UID] = now.GetUID()
+			}
+		}
+	}
+	return nil
+}
+
+// ownerNow returns an object with the name of an owner, nil if there is none or the user may not get it.
+func (s *search) ownerNow(namespace string, owner *metav1.OwnerReference) (*unstructured.Unstructured, error) {
+	gv, err := schema.ParseGroupVersion(owner.APIVersion)
+	if err != nil {
+		return nil, nil
+	}
+	found, ok := s.OfKind(gv.WithKind(owner.Kind))
+	if !ok { // perhaps in another version
+		for _, r := range s.all() {
+			if r.Group == gv.Group && r.Kind == owner.Kind {
+				found, ok = r, true
+			}
+		}
+	}
+	if !ok || found.Remote {
+		return nil, nil
+	}
+	return s.now(found, namespace, owner.Name)
+}
+
+// now returns an object that exists, nil if there is none or the user may not get it.
+func (s *search) now(found discovery.Resource, namespace, name string) (*unstructured.Unstructured, error) {
+	r, err := s.open(found)
+	if err != nil {
+		return nil, nil // it has no stored objects
+	}
+	if !r.served.Kind.Namespaced {
+		namespace = ""
+	}
+	if s.Rights.May(s.ctx, "get", s.ask(r, namespace, name), namespace) != nil {
+		return nil, nil
+	}
+	o, err := r.served.Resource.Reader.Latest(s.ctx, namespace, name)
+	if err != nil || o == nil {
+		return nil, err
+	}
+	return s.decode(r, o, r.served.Resource.Renderer.WrittenJSON)
+}
+
+// answer orders what was found.
+func (s *search) answer(named bool) (*Answer, error) {
+	if err := s.findOwners(); err != nil {
+		return nil, err
+	}
+	ordered := &order{live: s.live, named: named, builtIn: func(group string) bool { return s.Resources.HasSource(group, directory.BuiltIn) }}
+	s.steps = ordered.run(s.list)
+	return &Answer{s}, nil
+}
+
+// own returns the entry of managedFields for the annotation that the client writes.
+func (s *search) own(r *resource) metav1.ManagedFieldsEntry {
+	return metav1.ManagedFieldsEntry{
+		Manager: s.o.Manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: r.served.GVK.GroupVersion().String(),
+		Time: &metav1.Time{Time: s.Now()}, FieldsType: "FieldsV1",
+		FieldsV1: metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{"f:` + UndeletedUID + `":{}}}}`),
+	}
+}
+
+// Revert returns how an object that exists gets the content that it had.
+func (p *Planner) Revert(ctx context.Context, info *request.Info, o Options) (*Plan, error) {
+	s := p.begin(ctx, info, o)
+	defer s.close()
+	r, err := s.requested()
+	if err != nil {
+		return nil, err
+	}
+	at, err := s.stateOf(r, info.Namespace, info.Name)
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.addAt(r, info.Namespace, info.Name, at)
+	if err != nil {
+		return nil, err
+	}
+	then, err := s.then(c)
+	if err != nil {
+		return nil, err
+	}
+	st := stepOf(c)
+	now, err := s.now(r.Resource, info.Namespace, info.Name)
+	switch {
+	case err != nil:
+		return nil, err
+	case now == nil:
+		st.Skip = "it is gone; undelete brings it back"
+	case now.GetDeletionTimestamp() != nil:
+		st.Skip = "it is being deleted"
+	default:
+		target := reverted(r, now, then)
+		if equal(now, target) {
+			st.Skip = "it is as it was"
+			break
+		}
+		st.Object = target.Object
+		st.ManagedFields = managersOf(then, target, s.own(r), func(uid types.UID) types.UID { return uid })
+	}
+	return &Plan{TypeMeta: typeMeta, ListMeta: listMeta(at), Left: []Left{}, Steps: []Step{st}}, nil
+}

@@ -1,0 +1,74 @@
+// Package undelete answers what can be brought back of objects that were deleted, and how: what is created, in which order, and what is
+// left out for which reason. It only reads, with the rights of the user; clients create the objects, and every check of a write judges
+// them. Package rest serves it as the subresources undelete and revert; docs/history.md describes it for users.
+//
+// Files: undelete.go has the answer, planner.go finds the objects, order.go has their order and what is left out, clean.go what is created
+// of an object, write.go writes the answer.
+package undelete
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Kind is the kind of an answer, of the version history.APIVersion.
+const Kind = "UndeletePlan"
+
+// UndeletedUID is the annotation of an object that came back, with the UID that it had before.
+const UndeletedUID = "history.keelson.dev/undeleted-uid"
+
+// Exists is why an object is not created.
+const Exists = "an object of this name exists"
+
+// Plan is an answer as clients decode it; the server writes it step by step.
+type Plan struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata"`
+	// Left are the resources, and objects, of which nothing comes back.
+	Left []Left `json:"left"`
+	// Steps are in the order in which objects are created: an owner is before what it owns.
+	Steps []Step `json:"steps"`
+}
+
+// Left is a resource, or if it has a name an object, that is left out.
+type Left struct {
+	Group     string `json:"group,omitempty"`
+	Resource  string `json:"resource"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+	Reason    string `json:"reason"`
+	// Refused means that it would come back if it could be read.
+	Refused bool `json:"refused,omitempty"`
+}
+
+// Step is an object that is created, or with revert updated, unless Skip says why not.
+type Step struct {
+	Group     string `json:"group,omitempty"`
+	Version   string `json:"version"`
+	Resource  string `json:"resource"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	// UID is the UID that the object had. Owner references and managedFields of later steps have it if the owner is created by this
+	// step: the client replaces it by the UID of the object that it has created, or drops the reference if it has created none.
+	UID  types.UID `json:"uid,omitempty"`
+	Skip string    `json:"skip,omitempty"`
+	// Object is what is sent.
+	Object map[string]any `json:"object,omitempty"`
+	// Notes say what is different from the object as it was.
+	Notes []string `json:"notes,omitempty"`
+	// Alternatives are what is sent instead, in their order, while the server answers that the object is invalid.
+	Alternatives []Alternative `json:"alternatives,omitempty"`
+	// ManagedFields are those of the object after a second update, beside those of other managers that it has then. Nil means that
+	// there is no second update.
+	ManagedFields []metav1.ManagedFieldsEntry `json:"managedFields,omitempty"`
+	// ContentAsOf is set if more comes back with the object, such as the objects of a definition, and cannot be looked at before it is
+	// there: then the same question with this asOf has them.
+	ContentAsOf string `json:"contentAsOf,omitempty"`
+}
+
+// Alternative is another form in which an object may be created.
+type Alternative struct {
+	Object map[string]any `json:"object"`
+	Note   string         `json:"note"`
+}

@@ -1,0 +1,194 @@
+package undelete
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"reflect"
+	"strconv"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/keelson-dev/keelson/internal/api/history"
+	"github.com/keelson-dev/keelson/internal/storage/cache"
+)
+
+var typeMeta = metav1.TypeMeta{Kind: Kind, APIVersion: history.APIVersion}
+
+func listMeta(revision int64) metav1.ListMeta {
+	if revision == 0 {
+		return metav1.ListMeta{}
+	}
+	return metav1.ListMeta{ResourceVersion: strconv.FormatInt(revision, 10)}
+}
+
+// Answer is a Plan whose objects are read when it is written. Close has to be called.
+type Answer struct{ s *search }
+
+// Close gives back what the answer keeps open.
+func (a *Answer) Close() { a.s.close() }
+
+// Write writes the answer as JSON, an object after the other. What cannot be read is a step that is skipped.
+func (a *Answer) Write(w io.Writer) error {
+	out := bufio.NewWriter(w)
+	head, err := json.Marshal(struct {
+		metav1.TypeMeta
+		metav1.ListMeta `json:"metadata"`
+		Left            []Left `json:"left"`
+	}{typeMeta, listMeta(a.s.revision), a.s.left})
+	if err != nil {
+		return err
+	}
+	_, _ = out.Write(head[:len(head)-1]) // Flush returns the first error
+	_, _ = out.WriteString(`,"steps":[`)
+	for i := range a.s.steps {
+		if err := a.s.ctx.Err(); err != nil {
+			return err
+		}
+		a.s.prepare(a.s.steps[i:])
+		body, err := json.Marshal(a.s.describe(&a.s.steps[i]))
+		if err != nil {
+			return err
+		}
+		if i > 0 {
+			_ = out.WriteByte(',')
+		}
+		_, _ = out.Write(append(body, '\n'))
+	}
+	_, _ = out.WriteString("]}\n")
+	return out.Flush()
+}
+
+func stepOf(c *candidate) Step {
+	return Step{
+		Group: c.Group, Version: c.Version, Resource: c.Resource.Resource, Kind: c.served.GVK.Kind, Namespace: c.namespace, Name: c.name,
+		UID: c.uid, ContentAsOf: c.contentAsOf,
+	}
+}
+
+// batchSize is how many objects a conversion webhook converts at a time.
+const batchSize = 100
+
+// prepare reads and converts the objects of the next steps of a resource together, if they have to be converted. What cannot be read or
+// converted is read again by then, which returns the error.
+func (s *search) prepare(steps []step) {
+	first := &steps[0]
+	if first.skip != "" || s.batch[first.candidate] != nil || !first.served.Resource.Renderer.IsPrepared() {
+		return
+	}
+	s.batch = map[*candidate]*cache.Object{}
+	var objects []*cache.Object
+	for i := range steps[:min(batchSize, len(steps))] {
+		c := steps[i].candidate
+		if c.resource != first.resource {
+			break
+		}
+		if steps[i].skip != "" {
+			continue
+		}
+		if o, err := s.stored(c); err == nil {
+			s.batch[c], objects = o, append(objects, o)
+		}
+	}
+	_ = first.served.Resource.Renderer.Prepare(s.ctx, objects)
+}
+
+// then returns an object as it was.
+func (s *search) then(c *candidate) (*unstructured.Unstructured, error) {
+	o := s.batch[c]
+	if o == nil {
+		var err error
+		if o, err = s.stored(c); err != nil {
+			return nil, err
+		}
+	}
+	return s.decode(c.resource, o, c.served.Resource.Renderer.ItemJSONOnce)
+}
+
+// stored returns the stored object of a candidate.
+func (s *search) stored(c *candidate) (*cache.Object, error) {
+	view, err := c.served.Resource.Past.View(s.ctx, c.at, c.namespace)
+	if err != nil {
+		return nil, history.NotKept(err)
+	}
+	o, found, err := view.Get(s.ctx, c.served.Resource.Key(c.namespace, c.name))
+	if err != nil {
+		return nil, history.NotKept(err)
+	}
+	if !found {
+		return nil, kerrors.NewNotFound(c.GroupResource(), c.name)
+	}
+	return o, nil
+}
+
+// describe returns a step with the object that is sent.
+func (s *search) describe(st *step) Step {
+	out := stepOf(st.candidate)
+	if out.Skip = st.skip; st.skip != "" {
+		out.ContentAsOf = ""
+		return out
+	}
+	was, err := s.then(st.candidate)
+	if err != nil {
+		out.Skip = "it cannot be read: " + err.Error()
+		return out
+	}
+	o, notes := cleaned(st.resource, was)
+	if st.is("", "PersistentVolumeClaim") {
+		if note := keepVolume(o, s.volume); note != "" {
+			notes = append(notes, note)
+		}
+	}
+	for _, gone := range rewire(o, s.ownerUID) {
+		notes = append(notes, "without its owner "+gone+", which is gone")
+	}
+	out.Object, out.Notes, out.Alternatives = o.Object, notes, alternatives(st.resource, o)
+	out.ManagedFields = managersOf(was, o, s.own(st.resource), s.ownerUID)
+	return out
+}
+
+// ownerUID returns the UID of an owner of now, or the one that it had if a step creates it; "" if it is gone.
+func (s *search) ownerUID(uid types.UID) types.UID {
+	if now := s.live[uid]; now != "" {
+		return now
+	}
+	if s.creates(uid) {
+		return uid
+	}
+	return ""
+}
+
+// creates reports whether a step creates the object that had a UID.
+func (s *search) creates(uid types.UID) bool {
+	if s.created == nil {
+		s.created = map[types.UID]bool{}
+		for _, st := range s.steps {
+			if st.skip == "" {
+				s.created[st.uid] = true
+			}
+		}
+	}
+	return s.created[uid]
+}
+
+// volume returns the claim of a PersistentVolume: of one that exists, or that an earlier step creates.
+func (s *search) volume(name string) *claimRef {
+	if c := s.claims[name]; c != nil && s.creates(c.uid) {
+		return c.claim
+	}
+	r := s.resourceOf(volumes)
+	if r == nil {
+		return nil
+	}
+	o, err := s.now(r.Resource, "", name)
+	if err != nil || o == nil {
+		return nil
+	}
+	return claimOf(o)
+}
+
+// equal reports whether an update would change nothing.
+func equal(a, b *unstructured.Unstructured) bool { return reflect.DeepEqual(a.Object, b.Object) }
