@@ -39,9 +39,9 @@ func ForTest(t TB, change ...func(*config.Config)) *Server {
 
 // ForTest starts a server with the state of the snapshot that ends with the test, as the function ForTest does. It has the
 // configuration of the snapshot's server, except that it logs to the test and records requests, and as altered by change.
-func (p *Snapshot) ForTest(t TB, change ...func(*config.Config)) *Server {
+func (sn *Snapshot) ForTest(t TB, change ...func(*config.Config)) *Server {
 	t.Helper()
-	return forTest(t, change, p.Start)
+	return forTest(t, change, sn.Start)
 }
 
 // forTest starts a server, and stops it when the test ends.

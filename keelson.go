@@ -195,15 +195,15 @@ type Snapshot struct {
 // administrator and key of service account tokens. Resource versions continue from those of the snapshot. A watch may
 // begin at an old resource version, as on the snapshot's server; if that is older than Storage.HistoryWindow, it gets 410
 // Expired. The server does not create default objects that were deleted before the snapshot.
-func (p *Snapshot) Start(ctx context.Context, change ...func(*config.Config)) (*Server, error) {
-	c := p.config
+func (sn *Snapshot) Start(ctx context.Context, change ...func(*config.Config)) (*Server, error) {
+	c := sn.config
 	c.Storage.DataDir, c.Serving.Port = "", config.FreePort
 	for _, f := range change {
 		f(&c)
 	}
 	complete := c.Complete()
 	complete.Storage.DataDir = c.Storage.DataDir // it has no default here: the snapshot's server may use that
-	s, err := p.snapshot.Start(ctx, complete)
+	s, err := sn.snapshot.Start(ctx, complete)
 	if err != nil {
 		return nil, err
 	}
@@ -211,4 +211,4 @@ func (p *Snapshot) Start(ctx context.Context, change ...func(*config.Config)) (*
 }
 
 // Close removes what the snapshot keeps. Servers that were started from it are not affected.
-func (p *Snapshot) Close() error { return p.snapshot.Close() }
+func (sn *Snapshot) Close() error { return sn.snapshot.Close() }

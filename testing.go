@@ -135,10 +135,10 @@ type Stale struct {
 }
 
 func (f Fail) fault() traffic.Fault       { return traffic.Fail(f) }
-func (f Delay) fault() traffic.Fault      { return traffic.Delay(f) }
-func (f Drop) fault() traffic.Fault       { return traffic.Drop(f) }
-func (f DropAnswer) fault() traffic.Fault { return traffic.DropAnswer(f) }
-func (f Stale) fault() traffic.Fault      { return traffic.Stale(f) }
+func (d Delay) fault() traffic.Fault      { return traffic.Delay(d) }
+func (d Drop) fault() traffic.Fault       { return traffic.Drop(d) }
+func (a DropAnswer) fault() traffic.Fault { return traffic.DropAnswer(a) }
+func (s Stale) fault() traffic.Fault      { return traffic.Stale(s) }
 
 // Inject makes faults happen to the requests of clients that match, until remove is called:
 //

@@ -61,11 +61,11 @@ func newConsole(in io.Reader, out, errOut io.Writer) *cobra.Command {
 }
 
 // run serves the console until ctx ends.
-func (k *consoleCommand) run(ctx context.Context) error {
-	if k.port < 0 || k.port > 65535 {
-		return fmt.Errorf("--port must be 0 to 65535, not %d", k.port)
+func (c *consoleCommand) run(ctx context.Context) error {
+	if c.port < 0 || c.port > 65535 {
+		return fmt.Errorf("--port must be 0 to 65535, not %d", c.port)
 	}
-	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(k.port))
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(c.port))
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
 		if errors.Is(err, syscall.EADDRINUSE) {
@@ -74,30 +74,30 @@ func (k *consoleCommand) run(ctx context.Context) error {
 		return fmt.Errorf("cannot listen on %s: %w", address, err)
 	}
 	p, err := console.NewProxy(ctx, l.Addr().(*net.TCPAddr).Port, console.ProxyOptions{
-		Connect: k.connect, Version: version.Keelson, Log: slog.New(slog.NewTextHandler(k.errOut, nil)), Now: time.Now,
+		Connect: c.connect, Version: version.Keelson, Log: slog.New(slog.NewTextHandler(c.errOut, nil)), Now: time.Now,
 	})
 	if err != nil {
 		return errors.Join(err, l.Close())
 	}
 	link := p.NewLink()
-	fmt.Fprintf(k.out, "The console of %s: open this link, once and within 10 minutes:\n%s\nEnter prints another link, Ctrl-C ends.\n",
+	fmt.Fprintf(c.out, "The console of %s: open this link, once and within 10 minutes:\n%s\nEnter prints another link, Ctrl-C ends.\n",
 		p.Server(), link)
-	if !k.noOpen {
-		if err := k.open(link); err != nil && !errors.Is(err, errNoDisplay) {
-			fmt.Fprintf(k.errOut, "No browser was opened: %v\n", err)
+	if !c.noOpen {
+		if err := c.open(link); err != nil && !errors.Is(err, errNoDisplay) {
+			fmt.Fprintf(c.errOut, "No browser was opened: %v\n", err)
 		}
 	}
 	go func() { // it ends with the process, because nothing interrupts a read of a terminal
-		for lines := bufio.NewScanner(k.in); lines.Scan() && ctx.Err() == nil; {
-			fmt.Fprintln(k.out, p.NewLink())
+		for lines := bufio.NewScanner(c.in); lines.Scan() && ctx.Err() == nil; {
+			fmt.Fprintln(c.out, p.NewLink())
 		}
 	}()
 	return p.Serve(ctx, l)
 }
 
 // connect returns the server of the kubeconfig.
-func (k *consoleCommand) connect(ctx context.Context) (*console.Upstream, error) {
-	r, err := kubectlhistory.Connect(ctx, k.kubeconfig, k.context, k.getenv)
+func (c *consoleCommand) connect(ctx context.Context) (*console.Upstream, error) {
+	r, err := kubectlhistory.Connect(ctx, c.kubeconfig, c.context, c.getenv)
 	if err != nil {
 		return nil, err
 	}

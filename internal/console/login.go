@@ -317,13 +317,13 @@ func (l *login) read(w http.ResponseWriter, r *http.Request, address netip.Addr,
 }
 
 // validate returns what is wrong with a request of a page of an origin.
-func (q *tokenRequest) validate(origin string) error {
+func (r *tokenRequest) validate(origin string) error {
 	switch {
-	case q.Code == "" || len(q.Code) > maxCode:
+	case r.Code == "" || len(r.Code) > maxCode:
 		return fmt.Errorf("code must have 1 to %d characters", maxCode)
-	case !verifier.MatchString(q.CodeVerifier):
+	case !verifier.MatchString(r.CodeVerifier):
 		return errors.New("codeVerifier must have 43 to 128 letters, digits, and characters of -._~")
-	case q.RedirectURI != origin+Root:
+	case r.RedirectURI != origin+Root:
 		return fmt.Errorf("redirectURI must be %s%s", origin, Root)
 	}
 	return nil

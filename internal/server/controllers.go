@@ -63,9 +63,9 @@ func Controllers() []string {
 }
 
 // validateControllers returns what is wrong with Controllers.Names.
-func (c *settings) validateControllers() []error {
+func (s *settings) validateControllers() []error {
 	var errs []error
-	for _, entry := range c.Controllers.Names {
+	for _, entry := range s.Controllers.Names {
 		name := strings.TrimPrefix(entry, "-")
 		if name != "*" && !slices.Contains(Controllers(), name) && controllerAliases[name] == "" {
 			errs = append(errs, config.Errorf("{Controllers.Names}: %q is not in the list of known controllers: %s",
@@ -77,10 +77,10 @@ func (c *settings) validateControllers() []error {
 
 // controllers returns Controllers.Names, or its default. Where other servers write to the store (etcd), a
 // kube-controller-manager usually runs that does most of the work.
-func (c *settings) controllers(exclusive bool) []string {
+func (s *settings) controllers(exclusive bool) []string {
 	switch {
-	case len(c.Controllers.Names) > 0:
-		return c.Controllers.Names
+	case len(s.Controllers.Names) > 0:
+		return s.Controllers.Names
 	case exclusive:
 		return []string{"*"}
 	}
@@ -90,8 +90,8 @@ func (c *settings) controllers(exclusive bool) []string {
 // runsController reports whether a controller is switched on, by the rules of kube-controller-manager: the first entry
 // that names it decides, and otherwise whether "*" is an entry. The entry "-*" has no effect but to make the list not
 // empty. exclusive means that no other server writes to the store.
-func (c *settings) runsController(name string, exclusive bool) bool {
-	entries := c.controllers(exclusive)
+func (s *settings) runsController(name string, exclusive bool) bool {
+	entries := s.controllers(exclusive)
 	for _, entry := range entries {
 		entry, off := strings.CutPrefix(entry, "-")
 		if entry == name || controllerAliases[entry] == name {

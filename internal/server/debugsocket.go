@@ -30,12 +30,12 @@ func (s *starting) openDebugSocket(ctx context.Context) error {
 }
 
 // serveDebug serves what the debug socket has.
-func (t *router) serveDebug(w http.ResponseWriter, r *http.Request) {
+func (ro *router) serveDebug(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case strings.HasPrefix(r.URL.Path, "/debug/pprof"):
 		serveProfile(w, r)
-	case t.debug.setVerbosity != nil && r.URL.Path == "/debug/flags/v":
-		t.serveVerbosity(w, r)
+	case ro.debug.setVerbosity != nil && r.URL.Path == "/debug/flags/v":
+		ro.serveVerbosity(w, r)
 	default:
 		http.NotFound(w, r)
 	}

@@ -11,22 +11,22 @@ import (
 )
 
 // checkFiles returns an error with the field for each file of certificates that cannot be used.
-func (c *settings) checkFiles() error {
+func (s *settings) checkFiles() error {
 	var errs []error
 	for _, ca := range []struct{ field, path string }{
-		{"Authentication.ClientCAFile", c.Authentication.ClientCAFile}, {"Authentication.RequestHeader.ClientCAFile", c.Authentication.RequestHeader.ClientCAFile},
-		{"Storage.Etcd.CAFile", c.Storage.Etcd.CAFile}, {"Network.Connections.KubeletCAFile", c.Network.Connections.KubeletCAFile},
-		{"Authentication.OIDC.CAFile", c.Authentication.OIDC.CAFile}, {"Network.Peers.CAFile", c.Network.Peers.CAFile},
+		{"Authentication.ClientCAFile", s.Authentication.ClientCAFile}, {"Authentication.RequestHeader.ClientCAFile", s.Authentication.RequestHeader.ClientCAFile},
+		{"Storage.Etcd.CAFile", s.Storage.Etcd.CAFile}, {"Network.Connections.KubeletCAFile", s.Network.Connections.KubeletCAFile},
+		{"Authentication.OIDC.CAFile", s.Authentication.OIDC.CAFile}, {"Network.Peers.CAFile", s.Network.Peers.CAFile},
 	} {
 		errs = append(errs, checkAuthorities(ca.field, ca.path))
 	}
 	for _, pair := range []struct{ field, cert, keyField, key string }{
-		{"Serving.TLS.CertFile", c.Serving.TLS.CertFile, "Serving.TLS.KeyFile", c.Serving.TLS.KeyFile},
-		{"Storage.Etcd.CertFile", c.Storage.Etcd.CertFile, "Storage.Etcd.KeyFile", c.Storage.Etcd.KeyFile},
-		{"Network.Connections.KubeletCertFile", c.Network.Connections.KubeletCertFile,
-			"Network.Connections.KubeletKeyFile", c.Network.Connections.KubeletKeyFile},
-		{"Network.Aggregation.ProxyClientCertFile", c.Network.Aggregation.ProxyClientCertFile,
-			"Network.Aggregation.ProxyClientKeyFile", c.Network.Aggregation.ProxyClientKeyFile},
+		{"Serving.TLS.CertFile", s.Serving.TLS.CertFile, "Serving.TLS.KeyFile", s.Serving.TLS.KeyFile},
+		{"Storage.Etcd.CertFile", s.Storage.Etcd.CertFile, "Storage.Etcd.KeyFile", s.Storage.Etcd.KeyFile},
+		{"Network.Connections.KubeletCertFile", s.Network.Connections.KubeletCertFile,
+			"Network.Connections.KubeletKeyFile", s.Network.Connections.KubeletKeyFile},
+		{"Network.Aggregation.ProxyClientCertFile", s.Network.Aggregation.ProxyClientCertFile,
+			"Network.Aggregation.ProxyClientKeyFile", s.Network.Aggregation.ProxyClientKeyFile},
 	} {
 		if pair.cert == "" || pair.key == "" {
 			continue

@@ -67,45 +67,45 @@ func (s *Server) Snapshot(ctx context.Context) (*Snapshot, error) {
 
 // Start starts a server from the snapshot, usually with the configuration of the snapshot's server. The storage must be the
 // same, and the data directory another one.
-func (p *Snapshot) Start(ctx context.Context, c config.Config) (*Server, error) {
-	if c.Storage.Backend != p.config.Storage.Backend || (c.Storage.DataDir == "") != (p.config.Storage.DataDir == "") {
+func (s *Snapshot) Start(ctx context.Context, c config.Config) (*Server, error) {
+	if c.Storage.Backend != s.config.Storage.Backend || (c.Storage.DataDir == "") != (s.config.Storage.DataDir == "") {
 		return nil, errors.New("a server that is started from a snapshot needs the same storage, and a data directory of " +
 			"its own if the snapshot is one of a server with a data directory")
 	}
-	o := p.config.Options
-	o.origin = p
+	o := s.config.Options
+	o.origin = s
 	return Start(ctx, c, o)
 }
 
 // serves reports whether a server with the configuration c serves the same built-in versions as the snapshot's server. It
 // is true without a snapshot.
-func (p *Snapshot) serves(c *settings) bool {
-	return p == nil || reflect.DeepEqual(p.config.API, c.API)
+func (s *Snapshot) serves(c *settings) bool {
+	return s == nil || reflect.DeepEqual(s.config.API, c.API)
 }
 
 // Close removes the files of the snapshot. Servers that were started from it are not affected.
-func (p *Snapshot) Close() error {
-	err := p.image.Close()
-	if p.dir != "" {
-		err = errors.Join(err, os.RemoveAll(p.dir))
+func (s *Snapshot) Close() error {
+	err := s.image.Close()
+	if s.dir != "" {
+		err = errors.Join(err, os.RemoveAll(s.dir))
 	}
 	return err
 }
 
 // copyKeys copies the certificates and keys of the snapshot to the data directory of a new server.
-func (p *Snapshot) copyKeys(dataDir string) error {
-	if p == nil || p.dir == "" {
+func (s *Snapshot) copyKeys(dataDir string) error {
+	if s == nil || s.dir == "" {
 		return nil
 	}
-	return datadir.CopyFiles(datadir.Certificates(p.dir), datadir.Certificates(dataDir))
+	return datadir.CopyFiles(datadir.Certificates(s.dir), datadir.Certificates(dataDir))
 }
 
 // certificates returns the certificates of a server without a data directory.
-func (p *Snapshot) certificates() map[string]certs.Pair {
-	if p == nil {
+func (s *Snapshot) certificates() map[string]certs.Pair {
+	if s == nil {
 		return map[string]certs.Pair{}
 	}
-	return maps.Clone(p.pairs)
+	return maps.Clone(s.pairs)
 }
 
 // removeSnapshots removes the snapshots that an earlier process has left behind.

@@ -76,9 +76,9 @@ func (s *starting) compareReplicas(ctx context.Context) (err error) {
 }
 
 // ownsSeparate reports whether this server has made what is separate in its data directory.
-func (c *settings) ownsSeparate(found *separateReplica) bool {
-	tokens := &c.Authentication.ServiceAccounts
-	return c.Storage.DataDir != "" && (found.authorities && identity.OwnClientAuthority(&c.Config) ||
+func (s *settings) ownsSeparate(found *separateReplica) bool {
+	tokens := &s.Authentication.ServiceAccounts
+	return s.Storage.DataDir != "" && (found.authorities && identity.OwnClientAuthority(&s.Config) ||
 		found.keys && tokens.SigningEndpoint == "" && tokens.SigningKeyFile == "")
 }
 

@@ -52,45 +52,45 @@ type debugRoutes struct {
 	logs         http.Handler    // files of logs; nil: they are not served
 }
 
-func (t *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (ro *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	path := r.URL.Path
 	if isAPI(path) {
-		t.serveAPI(w, r)
+		ro.serveAPI(w, r)
 		return
 	}
 	switch {
 	case path == "/" || path == "/index.html":
-		t.serveIndex(w)
+		ro.serveIndex(w)
 	case health.Serves(path):
 		if strings.LastIndexByte(path, '/') == 0 { // kube-apiserver does not count the requests for single checks
 			request.TrackerFrom(r.Context()).Serve(nil)
 		}
-		t.health.ServeHTTP(w, r)
+		ro.health.ServeHTTP(w, r)
 	case path == "/version" || strings.HasPrefix(path, "/version/"):
-		serveVersion(w, r, t.pages.Version)
+		serveVersion(w, r, ro.pages.Version)
 	case path == "/metrics":
-		t.metrics.ServeHTTP(w, r)
+		ro.metrics.ServeHTTP(w, r)
 	case path == "/metrics/slis":
-		t.slis.ServeHTTP(w, r)
+		ro.slis.ServeHTTP(w, r)
 	case path == "/openapi/v2":
-		t.openapi.ServeHTTP(w, r)
+		ro.openapi.ServeHTTP(w, r)
 	case path == "/openapi/v3" || strings.HasPrefix(path, "/openapi/v3/"):
 		request.TrackerFrom(r.Context()).Serve(nil)
-		t.openapi.ServeHTTP(w, r)
-	case t.issuer != nil && t.issuer.Serves(path):
-		t.issuer.ServeHTTP(w, r)
-	case t.pages.Serves(path):
-		t.pages.ServeHTTP(w, r)
-	case t.fairness != nil && t.fairness.Serves(path):
-		t.fairness.ServeHTTP(w, r)
+		ro.openapi.ServeHTTP(w, r)
+	case ro.issuer != nil && ro.issuer.Serves(path):
+		ro.issuer.ServeHTTP(w, r)
+	case ro.pages.Serves(path):
+		ro.pages.ServeHTTP(w, r)
+	case ro.fairness != nil && ro.fairness.Serves(path):
+		ro.fairness.ServeHTTP(w, r)
 	case path == snapshots.Path:
-		t.snapshots.ServeHTTP(w, r)
-	case t.debug.setVerbosity != nil && path == "/debug/flags/v":
-		t.serveVerbosity(w, r)
-	case t.debug.profiling && strings.HasPrefix(path, "/debug/pprof"):
+		ro.snapshots.ServeHTTP(w, r)
+	case ro.debug.setVerbosity != nil && path == "/debug/flags/v":
+		ro.serveVerbosity(w, r)
+	case ro.debug.profiling && strings.HasPrefix(path, "/debug/pprof"):
 		serveProfile(w, r)
-	case t.debug.logs != nil && (path == "/logs" || strings.HasPrefix(path, "/logs/")):
-		t.debug.logs.ServeHTTP(w, r)
+	case ro.debug.logs != nil && (path == "/logs" || strings.HasPrefix(path, "/logs/")):
+		ro.debug.logs.ServeHTTP(w, r)
 	default:
 		apiresponse.NotFoundPage(w)
 	}
@@ -116,42 +116,42 @@ func isAPI(path string) bool {
 
 // serveAPI serves /api and /apis. Paths up to the version are discovery, longer ones are resources. An unknown
 // group gets the response of an unknown path.
-func (t *router) serveAPI(w http.ResponseWriter, r *http.Request) {
+func (ro *router) serveAPI(w http.ResponseWriter, r *http.Request) {
 	info := request.InfoFrom(r.Context())
 	switch {
 	case !info.BelowVersion():
-		t.discovery.ServeHTTP(w, r)
+		ro.discovery.ServeHTTP(w, r)
 	case strings.HasPrefix(info.Path, "/api/"):
-		t.resources.ServeHTTP(w, r)
+		ro.resources.ServeHTTP(w, r)
 	case info.Group == "":
 		apiresponse.NotFoundPage(w) // /apis//v1/...: the core group is not among the named ones
 	default:
-		t.serveResource(w, r, info)
+		ro.serveResource(w, r, info)
 	}
 }
 
 // forwarder returns what forwards a request to another server: to an extension API server, or to a peer. It returns nil for
 // requests that this server answers: the router sees only these.
-func (t *router) forwarder(r *http.Request) http.Handler {
+func (ro *router) forwarder(r *http.Request) http.Handler {
 	if !isAPI(r.URL.Path) {
 		return nil
 	}
-	if extension := t.extension(r); extension != nil {
+	if extension := ro.extension(r); extension != nil {
 		return extension
 	}
-	return t.peer(r)
+	return ro.peer(r)
 }
 
 // peer returns what forwards a request for a resource that only another server on the same store serves.
-func (t *router) peer(r *http.Request) http.Handler {
+func (ro *router) peer(r *http.Request) http.Handler {
 	info := request.InfoFrom(r.Context())
-	if t.peers == nil || !info.BelowVersion() {
+	if ro.peers == nil || !info.BelowVersion() {
 		return nil
 	}
-	found := t.peers.Find(r)
+	found := ro.peers.Find(r)
 	if found == nil ||
-		t.resources.Find(schema.GroupVersionResource{Group: info.Group, Version: info.Version, Resource: info.Resource}) != nil ||
-		info.Group != "" && t.custom.Serves(info) { // a definition may have come just now
+		ro.resources.Find(schema.GroupVersionResource{Group: info.Group, Version: info.Version, Resource: info.Resource}) != nil ||
+		info.Group != "" && ro.custom.Serves(info) { // a definition may have come just now
 		return nil
 	}
 	return found
@@ -159,7 +159,7 @@ func (t *router) peer(r *http.Request) http.Handler {
 
 // extension returns the handler of a path that an extension API server serves, which is the document of one of its versions
 // or below it. It returns nil for all other paths.
-func (t *router) extension(r *http.Request) http.Handler {
+func (ro *router) extension(r *http.Request) http.Handler {
 	info := request.InfoFrom(r.Context())
 	group, version := info.Group, info.Version
 	if !info.BelowVersion() {
@@ -172,41 +172,41 @@ func (t *router) extension(r *http.Request) http.Handler {
 	if group == "" {
 		return nil
 	}
-	return t.aggregator.Find(r.Context(), group, version)
+	return ro.aggregator.Find(r.Context(), group, version)
 }
 
 // serveResource serves the paths below a version of a named group. A built-in resource takes precedence over a
 // custom one.
-func (t *router) serveResource(w http.ResponseWriter, r *http.Request, info *request.Info) {
+func (ro *router) serveResource(w http.ResponseWriter, r *http.Request, info *request.Info) {
 	gvr := schema.GroupVersionResource{Group: info.Group, Version: info.Version, Resource: info.Resource}
-	found := t.resources.Find(gvr)
+	found := ro.resources.Find(gvr)
 	switch {
 	case found != nil && found.Source == directory.BuiltIn:
 		found.Handler.ServeHTTP(w, r)
-	case t.custom.Serves(info):
-		t.custom.ServeHTTP(w, r) // a definition may have come just now
-	case t.resources.HasSource(info.Group, directory.BuiltIn):
-		t.resources.ServeHTTP(w, r)
+	case ro.custom.Serves(info):
+		ro.custom.ServeHTTP(w, r) // a definition may have come just now
+	case ro.resources.HasSource(info.Group, directory.BuiltIn):
+		ro.resources.ServeHTTP(w, r)
 	default:
 		apiresponse.NotFoundPage(w)
 	}
 }
 
 // serveIndex lists the paths that are served.
-func (t *router) serveIndex(w http.ResponseWriter) {
-	paths := append(t.discovery.Paths(), t.health.Paths()...)
+func (ro *router) serveIndex(w http.ResponseWriter) {
+	paths := append(ro.discovery.Paths(), ro.health.Paths()...)
 	paths = append(paths, "/metrics", "/metrics/slis", "/openapi/v2", "/openapi/v3", "/openapi/v3/", "/version")
-	paths = append(paths, t.pages.Paths()...)
-	if t.fairness != nil {
-		paths = append(paths, t.fairness.Paths()...)
+	paths = append(paths, ro.pages.Paths()...)
+	if ro.fairness != nil {
+		paths = append(paths, ro.fairness.Paths()...)
 	}
-	if t.issuer != nil {
+	if ro.issuer != nil {
 		paths = append(paths, serviceaccount.ConfigurationPath, serviceaccount.KeysPath)
 	}
-	if t.debug.logs != nil {
+	if ro.debug.logs != nil {
 		paths = append(paths, "/logs")
 	}
-	if t.debug.profiling {
+	if ro.debug.profiling {
 		paths = append(paths, "/debug/pprof", "/debug/pprof/profile", "/debug/pprof/symbol", "/debug/pprof/trace")
 	}
 	sort.Strings(paths)
@@ -255,7 +255,7 @@ func serveProfile(w http.ResponseWriter, r *http.Request) {
 }
 
 // serveVerbosity sets the verbosity of the log to the number in the body.
-func (t *router) serveVerbosity(w http.ResponseWriter, r *http.Request) {
+func (ro *router) serveVerbosity(w http.ResponseWriter, r *http.Request) {
 	const longestNumber = 16
 	answer := func(status int, text string) {
 		w.Header().Set("Content-Type", "text/plain")
@@ -273,7 +273,7 @@ func (t *router) serveVerbosity(w http.ResponseWriter, r *http.Request) {
 	}
 	v, err := strconv.Atoi(strings.TrimSpace(string(body)))
 	if err == nil {
-		err = t.debug.setVerbosity(v)
+		err = ro.debug.setVerbosity(v)
 	}
 	if err != nil {
 		answer(http.StatusBadRequest, "failed to set the verbosity: "+err.Error())

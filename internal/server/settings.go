@@ -78,16 +78,16 @@ type settings struct {
 }
 
 // reloadEvery returns the interval in which files are checked for changes.
-func (c *settings) reloadEvery() time.Duration { return cmp.Or(c.fileReload, reloadEvery) }
+func (s *settings) reloadEvery() time.Duration { return cmp.Or(s.fileReload, reloadEvery) }
 
 // maxStreams returns the limit of concurrent requests of one HTTP/2 connection: at most half of all requests that are
 // served, so that one connection cannot use all.
-func (c *settings) maxStreams() int {
-	if c.Serving.HTTP2MaxStreams > 0 {
-		return c.Serving.HTTP2MaxStreams
+func (s *settings) maxStreams() int {
+	if s.Serving.HTTP2MaxStreams > 0 {
+		return s.Serving.HTTP2MaxStreams
 	}
 	streams := maxStreams
-	for _, limit := range []int{c.Requests.MaxInFlight, c.Requests.MaxMutatingInFlight} {
+	for _, limit := range []int{s.Requests.MaxInFlight, s.Requests.MaxMutatingInFlight} {
 		if limit > 0 {
 			streams = min(streams, max(limit/2, minStreams))
 		}
@@ -96,16 +96,16 @@ func (c *settings) maxStreams() int {
 }
 
 // validate returns what is wrong with the values of the configuration.
-func (c *settings) validate() error {
-	errs := []error{c.Config.Validate(), c.validateGiven(), c.validateStorage(), servingcert.Validate(&c.Serving.TLS), c.validateFilters()}
-	errs = append(errs, c.validateControllers()...)
-	if file := c.Network.EgressConfigFile; file != "" {
+func (s *settings) validate() error {
+	errs := []error{s.Config.Validate(), s.validateGiven(), s.validateStorage(), servingcert.Validate(&s.Serving.TLS), s.validateFilters()}
+	errs = append(errs, s.validateControllers()...)
+	if file := s.Network.EgressConfigFile; file != "" {
 		if _, err := os.Stat(file); err != nil {
 			errs = append(errs, config.Errorf("{Network.EgressConfigFile}: %s does not exist", file).
 				OnCommandLine("egress-selector-config-file %s does not exist", file))
 		}
 	}
-	if _, err := serviceallocator.ParsePortRange(c.Network.ServiceNodePortRange); err != nil {
+	if _, err := serviceallocator.ParsePortRange(s.Network.ServiceNodePortRange); err != nil {
 		errs = append(errs, config.Errorf("{Network.ServiceNodePortRange}: %w", err))
 	}
 	return errors.Join(errs...)
@@ -113,9 +113,9 @@ func (c *settings) validate() error {
 
 // validateGiven returns errors of flags that were given although a file of a configuration excludes them, whatever
 // their values. config.Validate only finds values other than the default.
-func (c *settings) validateGiven() error {
+func (s *settings) validateGiven() error {
 	var errs []error
-	if a := &c.Authentication; c.anyFlagGiven("Authentication.OIDC.") && a.OIDC.IsDefault() {
+	if a := &s.Authentication; s.anyFlagGiven("Authentication.OIDC.") && a.OIDC.IsDefault() {
 		if a.ConfigFile != "" {
 			errs = append(errs, errors.New("authentication-config file and oidc-* flags are mutually exclusive"))
 		} else {
@@ -123,32 +123,32 @@ func (c *settings) validateGiven() error {
 				"are set"))
 		}
 	}
-	if c.Authorization.ConfigFile != "" && (c.flagGiven("authorization-mode") || c.anyFlagGiven("Authorization.Webhook.")) {
+	if s.Authorization.ConfigFile != "" && (s.flagGiven("authorization-mode") || s.anyFlagGiven("Authorization.Webhook.")) {
 		errs = append(errs, config.Errorf("{Authorization.ConfigFile} can not be specified when {Authorization.Modes} or "+
 			"--authorization-webhook-* flags are defined"))
 	}
 	return errors.Join(errs...)
 }
 
-func (c *settings) validateStorage() error {
-	_, err := snapshots.ParseRecipients(c.Storage.Snapshots.Recipients)
-	if c.flagGiven("snapshot-recipient") && len(c.Storage.Snapshots.Recipients) == 0 {
+func (s *settings) validateStorage() error {
+	_, err := snapshots.ParseRecipients(s.Storage.Snapshots.Recipients)
+	if s.flagGiven("snapshot-recipient") && len(s.Storage.Snapshots.Recipients) == 0 {
 		err = config.Errorf("{Storage.Snapshots.Recipients} is empty: snapshots would not be encrypted; name a public key of age, " +
 			"or leave the flag out")
 	}
-	_, e := retention.Parse(&c.Storage)
+	_, e := retention.Parse(&s.Storage)
 	err = errors.Join(err, e)
-	if c.Storage.Backend == config.StorageEtcd {
-		_, e := stores.ParseOverrides(c.Storage.Etcd.Overrides)
+	if s.Storage.Backend == config.StorageEtcd {
+		_, e := stores.ParseOverrides(s.Storage.Etcd.Overrides)
 		err = errors.Join(err, e)
 	}
 	return err
 }
 
 // validateFilters checks what the filters of requests parse.
-func (c *settings) validateFilters() error {
-	return errors.Join(cors.Validate(c.Requests.CORSAllowedOrigins), hsts.Validate(c.Requests.HSTSDirectives),
-		goaway.Validate(c.Requests.GoawayChance))
+func (s *settings) validateFilters() error {
+	return errors.Join(cors.Validate(s.Requests.CORSAllowedOrigins), hsts.Validate(s.Requests.HSTSDirectives),
+		goaway.Validate(s.Requests.GoawayChance))
 }
 
 // metricOptions returns the options of package metrics.

@@ -122,42 +122,42 @@ func (l *launcher) start(ctx context.Context) (*instance, error) {
 }
 
 // launch starts the process and waits until it is ready.
-func (s *instance) launch(ctx context.Context, words []string) error {
+func (i *instance) launch(ctx context.Context, words []string) error {
 	cmd, ended := exec.Command(words[0], words[1:]...), make(chan error, 1)
-	cmd.Stdout, cmd.Stderr = s.log, s.log
+	cmd.Stdout, cmd.Stderr = i.log, i.log
 	ownGroup(cmd)
 	begin := time.Now()
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	s.cmd, s.ended, s.pid = cmd, ended, cmd.Process.Pid
+	i.cmd, i.ended, i.pid = cmd, ended, cmd.Process.Pid
 	go func() { ended <- cmd.Wait() }()
-	if err := s.awaitReady(ctx, begin.Add(startLimit)); err != nil {
+	if err := i.awaitReady(ctx, begin.Add(startLimit)); err != nil {
 		return err
 	}
-	s.ready = time.Since(begin)
+	i.ready = time.Since(begin)
 	return nil
 }
 
 // restart ends the server with a signal and starts it again on its data.
-func (s *instance) restart(ctx context.Context) error {
-	words := s.cmd.Args
-	s.end()
-	s.cmd = nil
-	return s.launch(ctx, words)
+func (i *instance) restart(ctx context.Context) error {
+	words := i.cmd.Args
+	i.end()
+	i.cmd = nil
+	return i.launch(ctx, words)
 }
 
 // end ends the process and its child processes.
-func (s *instance) end() {
-	if s.cmd == nil {
+func (i *instance) end() {
+	if i.cmd == nil {
 		return
 	}
-	_ = interruptGroup(s.cmd) // it may have ended
+	_ = interruptGroup(i.cmd) // it may have ended
 	select {
-	case <-s.ended:
+	case <-i.ended:
 	case <-time.After(stopLimit):
 	}
-	_ = killGroup(s.cmd)
+	_ = killGroup(i.cmd)
 }
 
 func freePort() (string, error) {
@@ -168,22 +168,22 @@ func freePort() (string, error) {
 	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port), l.Close()
 }
 
-func (s *instance) awaitReady(ctx context.Context, deadline time.Time) error {
+func (i *instance) awaitReady(ctx context.Context, deadline time.Time) error {
 	for time.Now().Before(deadline) {
 		select {
-		case err := <-s.ended:
-			s.ended <- err
+		case err := <-i.ended:
+			i.ended <- err
 			return fmt.Errorf("the server ended: %v", err)
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(pollEvery):
 		}
-		if nc, err := net.Dial("tcp", s.address); err != nil {
+		if nc, err := net.Dial("tcp", i.address); err != nil {
 			continue // the server does not listen yet; this check is cheap
 		} else if err := nc.Close(); err != nil {
 			return err
 		}
-		if s.pollReady(deadline) {
+		if i.pollReady(deadline) {
 			return nil
 		}
 	}
@@ -191,8 +191,8 @@ func (s *instance) awaitReady(ctx context.Context, deadline time.Time) error {
 }
 
 // pollReady asks for /readyz on one connection until the connection ends or the server is ready.
-func (s *instance) pollReady(deadline time.Time) bool {
-	c, err := dial(&s.target)
+func (i *instance) pollReady(deadline time.Time) bool {
+	c, err := dial(&i.target)
 	if err != nil {
 		return false
 	}
@@ -211,14 +211,14 @@ func (s *instance) pollReady(deadline time.Time) bool {
 }
 
 // stop ends the server and deletes its data.
-func (s *instance) stop() {
-	s.end()
-	s.stopEtcd()
-	_ = os.RemoveAll(s.dir)
+func (i *instance) stop() {
+	i.end()
+	i.stopEtcd()
+	_ = os.RemoveAll(i.dir)
 }
 
-func (s *instance) stopEtcd() {
-	if s.etcd != nil {
-		s.etcd.stop()
+func (i *instance) stopEtcd() {
+	if i.etcd != nil {
+		i.etcd.stop()
 	}
 }

@@ -122,10 +122,10 @@ func (g *group) open(f *fanOut, first int) {
 // sampler finds the marked times in a stream of events.
 type sampler struct{ rest []byte }
 
-func (m *sampler) take(lag []time.Duration, p []byte, now time.Time) []time.Duration {
-	if len(m.rest) > 0 {
-		m.rest = append(m.rest, p...)
-		p = m.rest
+func (s *sampler) take(lag []time.Duration, p []byte, now time.Time) []time.Duration {
+	if len(s.rest) > 0 {
+		s.rest = append(s.rest, p...)
+		p = s.rest
 	}
 	for {
 		i := bytes.Index(p, []byte(mark))
@@ -143,7 +143,7 @@ func (m *sampler) take(lag []time.Duration, p []byte, now time.Time) []time.Dura
 		}
 		p = p[len(mark)+markDigits:]
 	}
-	m.rest = append(m.rest[:0], p...)
+	s.rest = append(s.rest[:0], p...)
 	return lag
 }
 

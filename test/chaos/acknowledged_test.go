@@ -24,8 +24,8 @@ type knownChange struct {
 	deleted  bool
 }
 
-func (n knownChange) String() string {
-	return fmt.Sprintf("%d %s %s %t", n.revision, n.key, n.value, n.deleted)
+func (c knownChange) String() string {
+	return fmt.Sprintf("%d %s %s %t", c.revision, c.key, c.value, c.deleted)
 }
 
 // acknowledgedChanges collects all changes that writers and watchers know of. It is used for many stores on the same
@@ -42,48 +42,48 @@ func newAcknowledgedChanges() *acknowledgedChanges {
 }
 
 // add records a change. If a revision is recorded twice, it must be the same change.
-func (l *acknowledgedChanges) add(n knownChange) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if before, ok := l.changes[n.revision]; ok && before != n {
+func (c *acknowledgedChanges) add(n knownChange) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if before, ok := c.changes[n.revision]; ok && before != n {
 		return fmt.Errorf("revision %d stands for two changes: %v and %v", n.revision, before, n)
 	}
-	if _, ok := l.changes[n.revision]; !ok && n.revision > l.floor {
-		l.changes[n.revision] = n
-		l.total++
+	if _, ok := c.changes[n.revision]; !ok && n.revision > c.floor {
+		c.changes[n.revision] = n
+		c.total++
 	}
 	return nil
 }
 
 // forget drops changes that were verified and are compacted now, so that rounds do not take longer and longer. It keeps
 // the last change, because revisions must not go back.
-func (l *acknowledgedChanges) forget(compacted int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (c *acknowledgedChanges) forget(compacted int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	last := int64(0)
-	for r := range l.changes {
+	for r := range c.changes {
 		last = max(last, r)
 	}
-	l.floor = max(l.floor, min(compacted, last-1))
-	for r := range l.changes {
-		if r <= l.floor {
-			delete(l.changes, r)
+	c.floor = max(c.floor, min(compacted, last-1))
+	for r := range c.changes {
+		if r <= c.floor {
+			delete(c.changes, r)
 		}
 	}
 }
 
 // size returns the number of recorded changes.
-func (l *acknowledgedChanges) size() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.total
+func (c *acknowledgedChanges) size() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.total
 }
 
-func (l *acknowledgedChanges) copy() map[int64]knownChange {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	out := make(map[int64]knownChange, len(l.changes))
-	for r, n := range l.changes {
+func (c *acknowledgedChanges) copy() map[int64]knownChange {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := make(map[int64]knownChange, len(c.changes))
+	for r, n := range c.changes {
 		out[r] = n
 	}
 	return out

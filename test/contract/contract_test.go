@@ -198,26 +198,26 @@ func readme(t *testing.T, scenarios []*Scenario, results [][]StepResult) []byte 
 // A tally counts the scenarios and steps of an area.
 type tally struct{ steps, code, exact, scenarios, passing int }
 
-func (a *tally) add(results []StepResult) {
-	a.scenarios++
+func (t *tally) add(results []StepResult) {
+	t.scenarios++
 	if len(Failures(results)) == 0 {
-		a.passing++
+		t.passing++
 	}
 	for i := range results {
-		a.steps++
+		t.steps++
 		if results[i].code {
-			a.code++
+			t.code++
 		}
 		if results[i].passed() {
-			a.exact++
+			t.exact++
 		}
 	}
 }
 
-func (a *tally) row(name string) string {
-	percent := func(n int) float64 { return 100 * float64(n) / float64(max(a.steps, 1)) }
+func (t *tally) row(name string) string {
+	percent := func(n int) float64 { return 100 * float64(n) / float64(max(t.steps, 1)) }
 	return fmt.Sprintf(
-		"| %s | %d | %.1f | %.1f | %d of %d |\n", name, a.steps, percent(a.code), percent(a.exact), a.passing, a.scenarios,
+		"| %s | %d | %.1f | %.1f | %d of %d |\n", name, t.steps, percent(t.code), percent(t.exact), t.passing, t.scenarios,
 	)
 }
 

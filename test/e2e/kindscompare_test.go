@@ -636,23 +636,23 @@ func withoutChance(v any) any {
 }
 
 // difference describes the first difference of two responses, "" if there is none.
-func (want kindOutcome) difference(got kindOutcome) string {
+func (o kindOutcome) difference(got kindOutcome) string {
 	switch {
-	case want.code != got.code:
-		return fmt.Sprintf("want %s, got %s", want.summary(), got.summary())
-	case !slices.Equal(want.warnings, got.warnings):
-		return fmt.Sprintf("warnings: want %q, got %q", want.warnings, got.warnings)
+	case o.code != got.code:
+		return fmt.Sprintf("want %s, got %s", o.summary(), got.summary())
+	case !slices.Equal(o.warnings, got.warnings):
+		return fmt.Sprintf("warnings: want %q, got %q", o.warnings, got.warnings)
 	}
-	return treeDifference("", want.body, got.body)
+	return treeDifference("", o.body, got.body)
 }
 
 // summary returns the causes or the message of a refusal.
-func (want kindOutcome) summary() string {
+func (o kindOutcome) summary() string {
 	const most = 600
-	if want.code < http.StatusMultipleChoices && want.code > 0 {
+	if o.code < http.StatusMultipleChoices && o.code > 0 {
 		return "success"
 	}
-	if causes, _ := dig(want.body, "details", "causes").([]any); len(causes) > 0 {
+	if causes, _ := dig(o.body, "details", "causes").([]any); len(causes) > 0 {
 		var lines []string
 		for _, cause := range causes {
 			lines = append(lines, fmt.Sprint(dig(cause, "field"), ": ", dig(cause, "message")))
@@ -660,7 +660,7 @@ func (want kindOutcome) summary() string {
 		text := strings.Join(lines, " | ")
 		return text[:min(len(text), most)]
 	}
-	text := string(marshal(want.body))
+	text := string(marshal(o.body))
 	return text[:min(len(text), most)]
 }
 

@@ -11,12 +11,12 @@ import (
 type openAPI map[string]tree
 
 // ofKind returns the schema of a kind, nil if the document has none.
-func (d openAPI) ofKind(group, version, kind string) tree {
-	for _, name := range sorted(d) {
-		list, _ := d[name]["x-kubernetes-group-version-kind"].([]any)
+func (o openAPI) ofKind(group, version, kind string) tree {
+	for _, name := range sorted(o) {
+		list, _ := o[name]["x-kubernetes-group-version-kind"].([]any)
 		for _, item := range list {
 			if gvk, _ := item.(tree); gvk["group"] == group && gvk["version"] == version && gvk["kind"] == kind {
-				return d[name]
+				return o[name]
 			}
 		}
 	}
@@ -24,7 +24,7 @@ func (d openAPI) ofKind(group, version, kind string) tree {
 }
 
 // resolve follows the references of a schema. It returns the name of the last one, "" if there is none.
-func (d openAPI) resolve(schema tree) (tree, string) {
+func (o openAPI) resolve(schema tree) (tree, string) {
 	name := ""
 	for range 4 {
 		if all, _ := schema["allOf"].([]any); len(all) == 1 {
@@ -36,7 +36,7 @@ func (d openAPI) resolve(schema tree) (tree, string) {
 			break
 		}
 		name = ref[strings.LastIndexByte(ref, '/')+1:]
-		schema = d[name]
+		schema = o[name]
 	}
 	return schema, name
 }
@@ -50,12 +50,12 @@ type slot struct {
 
 // slots returns the slots of an object of a schema, without apiVersion, kind and metadata. For absent fields it goes
 // most levels deep at most, and never twice into the same type.
-func (d openAPI) slots(schema tree, object map[string]any) []slot {
+func (o openAPI) slots(schema tree, object map[string]any) []slot {
 	var out []slot
 	var walk func(schema tree, value any, present bool, path []any, absent []string)
 	walk = func(schema tree, value any, present bool, path []any, absent []string) {
 		const most = 7
-		schema, name := d.resolve(schema)
+		schema, name := o.resolve(schema)
 		if len(path) > 0 {
 			out = append(out, slot{slices.Clone(path), schema, present})
 		}

@@ -60,12 +60,12 @@ func balance(t *testing.T, ports ...int) *balancer {
 	return b
 }
 
-func (e *backend) probe(ctx context.Context, s *apiServer) {
+func (b *backend) probe(ctx context.Context, s *apiServer) {
 	s.http.Timeout = time.Second
 	s.http.Transport.(*http.Transport).DisableKeepAlives = true
 	for ctx.Err() == nil {
 		status, _, err := s.call(ctx, http.MethodGet, "/readyz", "", "", nil)
-		e.ready.Store(err == nil && status == http.StatusOK)
+		b.ready.Store(err == nil && status == http.StatusOK)
 		time.Sleep(100 * time.Millisecond)
 	}
 }

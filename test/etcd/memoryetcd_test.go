@@ -89,106 +89,106 @@ func TestMemoryAsEtcd(t *testing.T) {
 // requests makes random requests.
 type requests struct{ *rand.Rand }
 
-func (g *requests) key() string { return fmt.Sprintf("k%d", g.IntN(12)) }
+func (r *requests) key() string { return fmt.Sprintf("k%d", r.IntN(12)) }
 
 // outermost is the depth of a request that is not in a transaction.
 const outermost = 2
 
 // op makes a request. Those in transactions cannot fail after a change: etcd would end the process.
-func (g *requests) op(revision int64, depth int) clientv3.Op {
-	switch n := g.IntN(10); {
+func (r *requests) op(revision int64, depth int) clientv3.Op {
+	switch n := r.IntN(10); {
 	case n < 3:
-		return g.put(depth == outermost)
+		return r.put(depth == outermost)
 	case n < 4:
-		return clientv3.OpDelete(g.key(), g.span(clientv3.WithPrevKV())...)
+		return clientv3.OpDelete(r.key(), r.span(clientv3.WithPrevKV())...)
 	case n < 8 || depth == 0:
-		return g.read(revision, depth == outermost)
+		return r.read(revision, depth == outermost)
 	}
 	var compares []clientv3.Cmp
-	for range g.IntN(3) {
-		compares = append(compares, g.compare(revision))
+	for range r.IntN(3) {
+		compares = append(compares, r.compare(revision))
 	}
 	branch := func() (ops []clientv3.Op) {
-		for range g.IntN(4) {
-			ops = append(ops, g.op(revision, depth-1))
+		for range r.IntN(4) {
+			ops = append(ops, r.op(revision, depth-1))
 		}
 		return ops
 	}
 	return clientv3.OpTxn(compares, branch(), branch())
 }
 
-func (g *requests) put(mayFail bool) clientv3.Op {
+func (r *requests) put(mayFail bool) clientv3.Op {
 	var options []clientv3.OpOption
-	if g.IntN(3) == 0 {
+	if r.IntN(3) == 0 {
 		options = append(options, clientv3.WithPrevKV())
 	}
-	kind := g.IntN(12)
+	kind := r.IntN(12)
 	if !mayFail {
 		kind = 12
 	}
 	switch kind {
 	case 0:
-		return clientv3.OpPut(g.key(), "", append(options, clientv3.WithIgnoreValue())...)
+		return clientv3.OpPut(r.key(), "", append(options, clientv3.WithIgnoreValue())...)
 	case 1:
-		return clientv3.OpPut(g.key(), "x", append(options, clientv3.WithIgnoreLease())...)
+		return clientv3.OpPut(r.key(), "x", append(options, clientv3.WithIgnoreLease())...)
 	case 2:
-		return clientv3.OpPut(g.key(), "x", append(options, clientv3.WithLease(7))...) // there is no such lease
+		return clientv3.OpPut(r.key(), "x", append(options, clientv3.WithLease(7))...) // there is no such lease
 	}
-	return clientv3.OpPut(g.key(), fmt.Sprint(g.IntN(20)), options...)
+	return clientv3.OpPut(r.key(), fmt.Sprint(r.IntN(20)), options...)
 }
 
 // span adds the end of a range in half of the cases.
-func (g *requests) span(options ...clientv3.OpOption) []clientv3.OpOption {
-	switch g.IntN(6) {
+func (r *requests) span(options ...clientv3.OpOption) []clientv3.OpOption {
+	switch r.IntN(6) {
 	case 0:
 		return append(options, clientv3.WithFromKey())
 	case 1, 2:
-		return append(options, clientv3.WithRange(g.key()))
+		return append(options, clientv3.WithRange(r.key()))
 	}
 	return options
 }
 
-func (g *requests) read(revision int64, mayFail bool) clientv3.Op {
-	options := g.span()
+func (r *requests) read(revision int64, mayFail bool) clientv3.Op {
+	options := r.span()
 	add := func(o clientv3.OpOption) {
-		if g.IntN(4) == 0 {
+		if r.IntN(4) == 0 {
 			options = append(options, o)
 		}
 	}
 	if mayFail {
-		add(clientv3.WithRev(max(0, revision-g.Int64N(40)+2)))
+		add(clientv3.WithRev(max(0, revision-r.Int64N(40)+2)))
 	}
-	add(clientv3.WithLimit(g.Int64N(5)))
-	add(clientv3.WithSort(clientv3.SortTarget(g.IntN(5)), clientv3.SortOrder(g.IntN(3))))
+	add(clientv3.WithLimit(r.Int64N(5)))
+	add(clientv3.WithSort(clientv3.SortTarget(r.IntN(5)), clientv3.SortOrder(r.IntN(3))))
 	add(clientv3.WithMinModRev(max(0, revision-20)))
 	add(clientv3.WithMaxCreateRev(max(0, revision-10)))
-	switch g.IntN(6) {
+	switch r.IntN(6) {
 	case 0:
 		options = append(options, clientv3.WithKeysOnly())
 	case 1:
 		options = append(options, clientv3.WithCountOnly())
 	}
-	return clientv3.OpGet(g.key(), options...)
+	return clientv3.OpGet(r.key(), options...)
 }
 
-func (g *requests) compare(revision int64) clientv3.Cmp {
-	result := []string{"=", "!=", ">", "<"}[g.IntN(4)]
-	key := g.key()
+func (r *requests) compare(revision int64) clientv3.Cmp {
+	result := []string{"=", "!=", ">", "<"}[r.IntN(4)]
+	key := r.key()
 	var c clientv3.Cmp
-	switch g.IntN(5) {
+	switch r.IntN(5) {
 	case 0:
-		c = clientv3.Compare(clientv3.Value(key), result, fmt.Sprint(g.IntN(20)))
+		c = clientv3.Compare(clientv3.Value(key), result, fmt.Sprint(r.IntN(20)))
 	case 1:
-		c = clientv3.Compare(clientv3.Version(key), result, g.IntN(4))
+		c = clientv3.Compare(clientv3.Version(key), result, r.IntN(4))
 	case 2:
-		c = clientv3.Compare(clientv3.CreateRevision(key), result, max(0, revision-g.Int64N(20)))
+		c = clientv3.Compare(clientv3.CreateRevision(key), result, max(0, revision-r.Int64N(20)))
 	case 3:
 		c = clientv3.Compare(clientv3.LeaseValue(key), result, 0)
 	default:
-		c = clientv3.Compare(clientv3.ModRevision(key), result, max(0, revision-g.Int64N(20)))
+		c = clientv3.Compare(clientv3.ModRevision(key), result, max(0, revision-r.Int64N(20)))
 	}
-	if g.IntN(4) == 0 {
-		c = c.WithRange(g.key())
+	if r.IntN(4) == 0 {
+		c = c.WithRange(r.key())
 	}
 	return c
 }

@@ -170,34 +170,34 @@ func (r request) String() string {
 
 type step func(t *testing.T, w *apiWorld) string
 
-func (g *requests) next() (string, step) {
-	r := resources[g.rng.IntN(len(resources))]
-	namespace := pick(g.rng, "one", "two")
-	name := fmt.Sprintf("n%d", g.rng.IntN(6))
-	switch n := g.rng.IntN(100); {
+func (re *requests) next() (string, step) {
+	r := resources[re.rng.IntN(len(resources))]
+	namespace := pick(re.rng, "one", "two")
+	name := fmt.Sprintf("n%d", re.rng.IntN(6))
+	switch n := re.rng.IntN(100); {
 	case n < 18:
-		return g.one(g.create(r, namespace, name))
+		return re.one(re.create(r, namespace, name))
 	case n < 34:
-		return g.one(g.update(r, namespace, name))
+		return re.one(re.update(r, namespace, name))
 	case n < 46:
-		return g.one(g.patch(r, namespace, name))
+		return re.one(re.patch(r, namespace, name))
 	case n < 55:
-		return g.one(g.delete(r, namespace, name))
+		return re.one(re.delete(r, namespace, name))
 	case n < 57:
-		return g.one(
+		return re.one(
 			request{
 				method: http.MethodDelete, path: r.path(namespace, ""),
-				query: url.Values{"labelSelector": {"color=" + pick(g.rng, colors...)}},
+				query: url.Values{"labelSelector": {"color=" + pick(re.rng, colors...)}},
 			},
 		)
 	case n < 68:
-		return g.get(r, namespace, name)
+		return re.get(r, namespace, name)
 	case n < 88:
-		return g.list(r, namespace)
+		return re.list(r, namespace)
 	case n < 97:
-		return g.watch(r, namespace)
+		return re.watch(r, namespace)
 	case n < 98:
-		return g.compact()
+		return re.compact()
 	}
 	return "restart", func(t *testing.T, w *apiWorld) string {
 		w.server.Close()
@@ -211,9 +211,9 @@ func (g *requests) next() (string, step) {
 
 // compact compacts the store. Then reads of older revisions are answered 410, and so are the next pages of lists that
 // began at an older revision.
-func (g *requests) compact() (string, step) {
-	g.compacted = max(g.compacted, g.current-g.rng.Int64N(100))
-	to := g.compacted
+func (re *requests) compact() (string, step) {
+	re.compacted = max(re.compacted, re.current-re.rng.Int64N(100))
+	to := re.compacted
 	return fmt.Sprintf("compact %d", to), func(t *testing.T, w *apiWorld) string {
 		if err := w.store.Compact(t.Context(), w.base+to); err != nil {
 			t.Fatalf("%s: compact: %v", w.Name, err)
@@ -222,101 +222,101 @@ func (g *requests) compact() (string, step) {
 	}
 }
 
-func (g *requests) one(r request) (string, step) {
+func (re *requests) one(r request) (string, step) {
 	return r.String(), func(t *testing.T, w *apiWorld) string {
 		status, answer := w.send(t, r)
 		return fmt.Sprintf("%d %s", status, w.normal(t, answer))
 	}
 }
 
-func (g *requests) object(r resource, namespace, name string) map[string]any {
-	o := r.body(fmt.Sprintf("s%d", g.number))
-	meta := map[string]any{"name": name, "labels": map[string]any{"color": pick(g.rng, colors...)}}
+func (re *requests) object(r resource, namespace, name string) map[string]any {
+	o := r.body(fmt.Sprintf("s%d", re.number))
+	meta := map[string]any{"name": name, "labels": map[string]any{"color": pick(re.rng, colors...)}}
 	if r.namespaced {
 		meta["namespace"] = namespace
 	}
-	if g.rng.IntN(6) == 0 {
+	if re.rng.IntN(6) == 0 {
 		meta["finalizers"] = []any{"example.com/wait"}
 	}
 	o["apiVersion"], o["kind"], o["metadata"] = r.version, r.kind, meta
 	return o
 }
 
-func (g *requests) dry(q url.Values) url.Values {
-	if g.rng.IntN(15) == 0 {
+func (re *requests) dry(q url.Values) url.Values {
+	if re.rng.IntN(15) == 0 {
 		q.Set("dryRun", "All")
 	}
 	return q
 }
 
-func (g *requests) create(r resource, namespace, name string) request {
+func (re *requests) create(r resource, namespace, name string) request {
 	return request{
-		method: http.MethodPost, path: r.path(namespace, ""), query: g.dry(url.Values{}), body: g.object(r, namespace, name),
+		method: http.MethodPost, path: r.path(namespace, ""), query: re.dry(url.Values{}), body: re.object(r, namespace, name),
 	}
 }
 
-func (g *requests) update(r resource, namespace, name string) request {
+func (re *requests) update(r resource, namespace, name string) request {
 	return request{
-		method: http.MethodPut, path: r.path(namespace, name), query: g.dry(url.Values{}),
-		body: g.object(r, namespace, name), revision: pick(g.rng, "has", "has", "wrong", "none"),
+		method: http.MethodPut, path: r.path(namespace, name), query: re.dry(url.Values{}),
+		body: re.object(r, namespace, name), revision: pick(re.rng, "has", "has", "wrong", "none"),
 	}
 }
 
-func (g *requests) patch(r resource, namespace, name string) request {
-	req := request{method: http.MethodPatch, path: r.path(namespace, name), query: g.dry(url.Values{})}
-	switch g.rng.IntN(3) {
+func (re *requests) patch(r resource, namespace, name string) request {
+	req := request{method: http.MethodPatch, path: r.path(namespace, name), query: re.dry(url.Values{})}
+	switch re.rng.IntN(3) {
 	case 0:
 		req.contentType = "application/merge-patch+json"
 		req.patch = map[string]any{"metadata": map[string]any{
-			"labels":      map[string]any{"color": pick(g.rng, colors...)},
-			"annotations": map[string]any{"step": strconv.Itoa(g.number)}, "finalizers": pick[any](g.rng, nil, []any{}),
+			"labels":      map[string]any{"color": pick(re.rng, colors...)},
+			"annotations": map[string]any{"step": strconv.Itoa(re.number)}, "finalizers": pick[any](re.rng, nil, []any{}),
 		}}
 	case 1:
 		req.contentType = "application/json-patch+json"
 		req.patch = []any{
 			map[string]any{
-				"op": pick(g.rng, "test", "replace"), "path": "/metadata/labels/color", "value": pick(g.rng, colors...),
+				"op": pick(re.rng, "test", "replace"), "path": "/metadata/labels/color", "value": pick(re.rng, colors...),
 			},
 		}
 	case 2:
 		req.contentType = "application/apply-patch+yaml"
-		req.query.Set("fieldManager", pick(g.rng, "ann", "bob"))
-		if g.rng.IntN(2) == 0 {
+		req.query.Set("fieldManager", pick(re.rng, "ann", "bob"))
+		if re.rng.IntN(2) == 0 {
 			req.query.Set("force", "true")
 		}
-		req.patch = g.object(r, namespace, name)
+		req.patch = re.object(r, namespace, name)
 	}
 	return req
 }
 
-func (g *requests) delete(r resource, namespace, name string) request {
+func (re *requests) delete(r resource, namespace, name string) request {
 	req := request{
-		method: http.MethodDelete, path: r.path(namespace, name), query: g.dry(url.Values{}),
-		revision: pick(g.rng, "none", "none", "has", "wrong"),
+		method: http.MethodDelete, path: r.path(namespace, name), query: re.dry(url.Values{}),
+		revision: pick(re.rng, "none", "none", "has", "wrong"),
 	}
 	return req
 }
 
-func (g *requests) accept() string {
-	return pick(g.rng, "application/json", "application/json", "application/json",
+func (re *requests) accept() string {
+	return pick(re.rng, "application/json", "application/json", "application/json",
 		"application/json;as=Table;v=v1;g=meta.k8s.io",
 		"application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json",
 		"application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json")
 }
 
 // get reads an object: as it is, as it was, or its history.
-func (g *requests) get(r resource, namespace, name string) (string, step) {
-	req := request{method: http.MethodGet, path: r.path(namespace, name), accept: g.accept(), query: url.Values{}}
-	if !g.past || g.rng.IntN(3) == 0 {
-		return g.one(req)
+func (re *requests) get(r resource, namespace, name string) (string, step) {
+	req := request{method: http.MethodGet, path: r.path(namespace, name), accept: re.accept(), query: url.Values{}}
+	if !re.past || re.rng.IntN(3) == 0 {
+		return re.one(req)
 	}
-	if g.rng.IntN(3) == 0 {
+	if re.rng.IntN(3) == 0 {
 		req.path, req.accept = req.path+"/history", "application/json"
-		req.query.Set("limit", strconv.Itoa(1+g.rng.IntN(20)))
-		req.query.Set("objects", pick(g.rng, "true", "false"))
-		return g.one(req)
+		req.query.Set("limit", strconv.Itoa(1+re.rng.IntN(20)))
+		req.query.Set("objects", pick(re.rng, "true", "false"))
+		return re.one(req)
 	}
-	relative := g.rng.Int64N(g.current + 1)
+	relative := re.rng.Int64N(re.current + 1)
 	return fmt.Sprintf("%v as of %d", req, relative), func(t *testing.T, w *apiWorld) string {
 		req.query.Set("asOf", strconv.FormatInt(w.base+relative, 10))
 		status, answer := w.send(t, req)
@@ -325,24 +325,24 @@ func (g *requests) get(r resource, namespace, name string) (string, step) {
 }
 
 // list makes a list request: of the latest state, at an old revision, not older than the current one, or in pages.
-func (g *requests) list(r resource, namespace string) (string, step) {
+func (re *requests) list(r resource, namespace string) (string, step) {
 	req := request{
-		method: http.MethodGet, path: r.path(pick(g.rng, namespace, ""), ""), accept: g.accept(), query: url.Values{},
+		method: http.MethodGet, path: r.path(pick(re.rng, namespace, ""), ""), accept: re.accept(), query: url.Values{},
 	}
-	g.selectors(req.query)
-	if g.rng.IntN(3) == 0 {
-		req.query.Set("limit", strconv.Itoa(1+g.rng.IntN(4)))
+	re.selectors(req.query)
+	if re.rng.IntN(3) == 0 {
+		req.query.Set("limit", strconv.Itoa(1+re.rng.IntN(4)))
 	}
 	relative, match := int64(0), ""
 	page := -1
-	switch g.rng.IntN(5) {
+	switch re.rng.IntN(5) {
 	case 0:
-		relative, match = g.rng.Int64N(g.current+1), "Exact"
+		relative, match = re.rng.Int64N(re.current+1), "Exact"
 	case 1:
-		relative, match = g.current, "NotOlderThan"
+		relative, match = re.current, "NotOlderThan"
 	case 2:
-		if g.continues > 0 {
-			page = g.rng.IntN(g.continues)
+		if re.continues > 0 {
+			page = re.rng.IntN(re.continues)
 		}
 	}
 	return fmt.Sprintf("%v at %d %s, page %d", req, relative, match, page), func(t *testing.T, w *apiWorld) string {
@@ -353,7 +353,7 @@ func (g *requests) list(r resource, namespace string) (string, step) {
 		}
 		req.query = q
 		switch revision := strconv.FormatInt(w.base+relative, 10); {
-		case g.past && match == "Exact" || page >= 0 && g.past:
+		case re.past && match == "Exact" || page >= 0 && re.past:
 			q.Set("asOf", revision)
 		case match != "":
 			q.Set("resourceVersion", revision)
@@ -364,39 +364,39 @@ func (g *requests) list(r resource, namespace string) (string, step) {
 		}
 		status, answer := w.send(t, req)
 		var list struct{ Metadata struct{ Continue string } }
-		if json.Unmarshal(answer, &list) == nil && list.Metadata.Continue != "" && (!g.past || q.Has("asOf")) {
+		if json.Unmarshal(answer, &list) == nil && list.Metadata.Continue != "" && (!re.past || q.Has("asOf")) {
 			w.continues = append(w.continues, list.Metadata.Continue)
-			g.continues = len(w.continues)
+			re.continues = len(w.continues)
 		}
 		return fmt.Sprintf("%d %s", status, w.normal(t, answer))
 	}
 }
 
-func (g *requests) selectors(q url.Values) {
-	switch g.rng.IntN(4) {
+func (re *requests) selectors(q url.Values) {
+	switch re.rng.IntN(4) {
 	case 0:
-		q.Set("labelSelector", pick(g.rng, "color=red", "color!=red", "color in (red,blue)", "none", "color="))
+		q.Set("labelSelector", pick(re.rng, "color=red", "color!=red", "color in (red,blue)", "none", "color="))
 	case 1:
-		q.Set("fieldSelector", pick(g.rng, "metadata.name=n1", "metadata.namespace=one", "metadata.name!=n1", "nonsense=1"))
+		q.Set("fieldSelector", pick(re.rng, "metadata.name=n1", "metadata.namespace=one", "metadata.name!=n1", "nonsense=1"))
 	}
 }
 
 // watch starts a watch at a revision and reads events until a newly created object arrives.
-func (g *requests) watch(r resource, namespace string) (string, step) {
-	mark := fmt.Sprintf("mark%d", g.number)
-	object := g.object(r, namespace, mark)
+func (re *requests) watch(r resource, namespace string) (string, step) {
+	mark := fmt.Sprintf("mark%d", re.number)
+	object := re.object(r, namespace, mark)
 	meta := object["metadata"].(map[string]any)
 	delete(meta, "finalizers")
 	meta["labels"] = map[string]any{"color": "red"}
 	q := url.Values{"watch": {"1"}}
-	if g.rng.IntN(2) == 0 {
+	if re.rng.IntN(2) == 0 {
 		q.Set("labelSelector", "color=red")
 	}
 	// Revision 0 would begin with the current state. Compacted revisions are not used: the log of a cache may still
 	// have their changes.
-	relative := max(g.current-g.rng.Int64N(60), g.compacted)
-	initial := g.rng.IntN(4) == 0
-	req := request{method: http.MethodGet, path: r.path(pick(g.rng, namespace, ""), ""), query: q, accept: g.accept()}
+	relative := max(re.current-re.rng.Int64N(60), re.compacted)
+	initial := re.rng.IntN(4) == 0
+	req := request{method: http.MethodGet, path: r.path(pick(re.rng, namespace, ""), ""), query: q, accept: re.accept()}
 	return fmt.Sprintf("%v from %d (initial %v)", req, relative, initial), func(t *testing.T, w *apiWorld) string {
 		status, answer := w.send(t, request{method: http.MethodPost, path: r.path(namespace, ""), body: object})
 		if status != http.StatusCreated {

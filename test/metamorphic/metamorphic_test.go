@@ -91,7 +91,7 @@ func TestPlantedDifferences(t *testing.T) {
 // earlyReader reads the past one revision too early.
 type earlyReader struct{ *embedded.Store }
 
-func (s earlyReader) RangeAt(ctx context.Context, scope storage.Scope, r storage.RangeRequest) (storage.RangeResult, error) {
+func (e earlyReader) RangeAt(ctx context.Context, scope storage.Scope, r storage.RangeRequest) (storage.RangeResult, error) {
 	r.Revision--
-	return s.Store.RangeAt(ctx, scope, r)
+	return e.Store.RangeAt(ctx, scope, r)
 }

@@ -28,25 +28,25 @@ type Informer struct {
 }
 
 // Start sets the first revision; with 0 the server sends its current state first.
-func (f *Informer) Start(from int64) { f.last.Store(from) }
+func (i *Informer) Start(from int64) { i.last.Store(from) }
 
 // Seen returns the revision of the last event or bookmark.
-func (f *Informer) Seen() int64 { return f.last.Load() }
+func (i *Informer) Seen() int64 { return i.last.Load() }
 
 // Run watches until ctx ends.
-func (f *Informer) Run(ctx context.Context) {
+func (i *Informer) Run(ctx context.Context) {
 	for n := 0; ctx.Err() == nil; n++ {
-		err := f.once(ctx, n)
-		f.mu.Lock()
+		err := i.once(ctx, n)
+		i.mu.Lock()
 		var refused *WatchError
 		if errors.As(err, &refused) && refused.Code != 429 && refused.Code < 500 {
-			f.errs = append(f.errs, fmt.Errorf("%s, resuming from %d: %w", f.Name, f.Seen(), err))
+			i.errs = append(i.errs, fmt.Errorf("%s, resuming from %d: %w", i.Name, i.Seen(), err))
 		}
-		if f.current.From != 0 {
-			f.ended = append(f.ended, f.current)
+		if i.current.From != 0 {
+			i.ended = append(i.ended, i.current)
 		}
-		f.current = history.Watch{}
-		f.mu.Unlock()
+		i.current = history.Watch{}
+		i.mu.Unlock()
 		if err != nil {
 			select {
 			case <-ctx.Done():
@@ -57,26 +57,26 @@ func (f *Informer) Run(ctx context.Context) {
 }
 
 // once runs the n-th watch until it ends.
-func (f *Informer) once(ctx context.Context, n int) error {
-	world := f.Client.Rec.World()
+func (i *Informer) once(ctx context.Context, n int) error {
+	world := i.Client.Rec.World()
 	begin := func(from int64, state map[string]history.State) bool {
-		return f.record(world, func() {
-			f.current = history.Watch{
-				Name: fmt.Sprintf("%s, watch %d", f.Name, n), Selector: f.Selector, From: from, Initial: state,
+		return i.record(world, func() {
+			i.current = history.Watch{
+				Name: fmt.Sprintf("%s, watch %d", i.Name, n), Selector: i.Selector, From: from, Initial: state,
 			}
-			f.last.Store(from)
+			i.last.Store(from)
 		})
 	}
-	from := f.Seen()
+	from := i.Seen()
 	if from != 0 && !begin(from, nil) {
 		return nil
 	}
-	return f.Client.Watch(ctx, WatchOptions{
-		Selector: f.Selector, From: from, Seconds: f.Seconds, OnStart: begin,
+	return i.Client.Watch(ctx, WatchOptions{
+		Selector: i.Selector, From: from, Seconds: i.Seconds, OnStart: begin,
 		OnEvent: func(e history.Event) bool {
-			return f.record(world, func() {
-				f.current.Events = append(f.current.Events, e)
-				f.last.Store(max(f.Seen(), e.State.Revision))
+			return i.record(world, func() {
+				i.current.Events = append(i.current.Events, e)
+				i.last.Store(max(i.Seen(), e.State.Revision))
 			})
 		},
 	})
@@ -84,19 +84,19 @@ func (f *Informer) once(ctx context.Context, n int) error {
 
 // record calls note, which changes the fields guarded by mu, unless the world has ended. It reports whether it has
 // called note.
-func (f *Informer) record(world int, note func()) bool {
-	return f.Client.Rec.RecordIn(world, func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
+func (i *Informer) record(world int, note func()) bool {
+	return i.Client.Rec.RecordIn(world, func() {
+		i.mu.Lock()
+		defer i.mu.Unlock()
 		note()
 	})
 }
 
 // Ended returns the watches that have ended since the last call, and the errors.
-func (f *Informer) Ended() ([]history.Watch, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	out := f.ended
-	f.ended = nil
-	return out, errors.Join(f.errs...)
+func (i *Informer) Ended() ([]history.Watch, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	out := i.ended
+	i.ended = nil
+	return out, errors.Join(i.errs...)
 }

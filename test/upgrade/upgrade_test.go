@@ -113,16 +113,16 @@ func (k kind) collection(version string) string {
 // turn is a server of the test: the minor that it emulates and the one that it has to be compatible with.
 type turn struct{ minor, compatible int }
 
-func (v turn) String() string { return fmt.Sprintf("1.%d with 1.%d", v.minor, v.compatible) }
+func (t turn) String() string { return fmt.Sprintf("1.%d with 1.%d", t.minor, t.compatible) }
 
-func (v turn) config(dir string) servertest.Config {
+func (t turn) config(dir string) servertest.Config {
 	c := servertest.Default()
 	c.Storage.Backend, c.Storage.DataDir = config.StorageEmbedded, dir
-	c.API.EmulatedVersion = fmt.Sprintf("1.%d", v.minor)
-	c.API.MinCompatibilityVersion = fmt.Sprintf("1.%d", v.compatible)
+	c.API.EmulatedVersion = fmt.Sprintf("1.%d", t.minor)
+	c.API.MinCompatibilityVersion = fmt.Sprintf("1.%d", t.compatible)
 	c.API.RuntimeConfig = []string{"api/all=true"}
 	c.API.FeatureGates = []string{"AllAlpha=true,AllBeta=true,CBORServingAndStorage=false"}
-	if v.minor < 36 {
+	if t.minor < 36 {
 		c.API.FeatureGates = append(c.API.FeatureGates, "EventedPLEG=false,StorageVersionAPI=false")
 	}
 	return c

@@ -15,12 +15,12 @@ func newGroupNames() *groupNames {
 }
 
 // count adds by (1 or -1) to the number of definitions that use the names n.
-func (l *groupNames) count(n *names, by int) {
+func (g *groupNames) count(n *names, by int) {
 	for _, name := range append([]string{n.Plural, n.Singular}, n.ShortNames...) {
-		addCount(l.resources, name, by)
+		addCount(g.resources, name, by)
 	}
-	addCount(l.kinds, n.Kind, by)
-	addCount(l.kinds, n.ListKind, by)
+	addCount(g.kinds, n.Kind, by)
+	addCount(g.kinds, n.ListKind, by)
 }
 
 func addCount(counts map[string]int, name string, by int) {
@@ -30,12 +30,12 @@ func addCount(counts map[string]int, name string, by int) {
 }
 
 // used returns which of the wanted names some definition of the group uses.
-func (l *groupNames) used(wanted *names) usedNames {
+func (g *groupNames) used(wanted *names) usedNames {
 	t := newUsedNames()
 	for _, name := range append([]string{wanted.Plural, wanted.Singular}, wanted.ShortNames...) {
-		t.resources[name] = l.resources[name] > 0
+		t.resources[name] = g.resources[name] > 0
 	}
-	t.kinds[wanted.Kind], t.kinds[wanted.ListKind] = l.kinds[wanted.Kind] > 0, l.kinds[wanted.ListKind] > 0
+	t.kinds[wanted.Kind], t.kinds[wanted.ListKind] = g.kinds[wanted.Kind] > 0, g.kinds[wanted.ListKind] > 0
 	return t
 }
 

@@ -464,12 +464,12 @@ func recordBody(r *http.Request) *replayableBody {
 }
 
 // replay returns the body from its beginning.
-func (k *replayableBody) replay() io.ReadCloser {
-	if k.Reader == nil {
+func (b *replayableBody) replay() io.ReadCloser {
+	if b.Reader == nil {
 		return http.NoBody
 	}
-	rest := k.Reader
-	return &replayableBody{Reader: io.MultiReader(bytes.NewReader(k.read.Bytes()), rest), Closer: k.Closer}
+	rest := b.Reader
+	return &replayableBody{Reader: io.MultiReader(bytes.NewReader(b.read.Bytes()), rest), Closer: b.Closer}
 }
 
 // Objects calls f with the number of objects of each custom resource whose objects are counted, and with the bytes that

@@ -22,15 +22,15 @@ func NewRuleMetrics(m *metrics.Metrics) *RuleMetrics {
 }
 
 // Compiled records that the rules of a schema were compiled, which began at start.
-func (e *RuleMetrics) Compiled(start time.Time) {
-	if e != nil {
-		e.compilation.Observe(time.Since(start).Seconds())
+func (m *RuleMetrics) Compiled(start time.Time) {
+	if m != nil {
+		m.compilation.Observe(time.Since(start).Seconds())
 	}
 }
 
 // Evaluated records that the rules of a schema were evaluated for an object, which began at start.
-func (e *RuleMetrics) Evaluated(start time.Time) {
-	if e != nil {
-		e.evaluation.Observe(time.Since(start).Seconds())
+func (m *RuleMetrics) Evaluated(start time.Time) {
+	if m != nil {
+		m.evaluation.Observe(time.Since(start).Seconds())
 	}
 }

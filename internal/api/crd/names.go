@@ -29,7 +29,7 @@ func newUsedNames() usedNames {
 // accept returns the names that a definition gets and its condition NamesAccepted. It gets each wanted name that no
 // other definition uses; for the others it keeps the name that it has. t also contains the names that the
 // definition itself has.
-func (t usedNames) accept(wanted, have names) (names, condition) {
+func (u usedNames) accept(wanted, have names) (names, condition) {
 	out := have
 	ok := newCondition(
 		apiextensionsv1.NamesAccepted, apiextensionsv1.ConditionTrue, "NoConflicts", "no conflicts found")
@@ -43,25 +43,25 @@ func (t usedNames) accept(wanted, have names) (names, condition) {
 		}
 		*to = wanted
 	}
-	assign("PluralConflict", wanted.Plural, have.Plural, t.resources, &out.Plural)
-	assign("SingularConflict", wanted.Singular, have.Singular, t.resources, &out.Singular)
-	if err := t.shortNames(wanted.ShortNames, have.ShortNames); err != nil {
+	assign("PluralConflict", wanted.Plural, have.Plural, u.resources, &out.Plural)
+	assign("SingularConflict", wanted.Singular, have.Singular, u.resources, &out.Singular)
+	if err := u.shortNames(wanted.ShortNames, have.ShortNames); err != nil {
 		conflict("ShortNamesConflict", err)
 	} else {
 		out.ShortNames = wanted.ShortNames
 	}
-	assign("KindConflict", wanted.Kind, have.Kind, t.kinds, &out.Kind)
-	assign("ListKindConflict", wanted.ListKind, have.ListKind, t.kinds, &out.ListKind)
+	assign("KindConflict", wanted.Kind, have.Kind, u.kinds, &out.Kind)
+	assign("ListKindConflict", wanted.ListKind, have.ListKind, u.kinds, &out.ListKind)
 	out.Categories = wanted.Categories
 	return out, ok
 }
 
 // shortNames returns an error if another definition uses one of the wanted short names. They are accepted all
 // together or not at all.
-func (t usedNames) shortNames(wanted, have []string) error {
+func (u usedNames) shortNames(wanted, have []string) error {
 	var errs []error
 	for _, s := range wanted {
-		if !slices.Contains(have, s) && t.resources[s] {
+		if !slices.Contains(have, s) && u.resources[s] {
 			errs = append(errs, inUse(s))
 		}
 	}

@@ -121,10 +121,10 @@ func claim(t *testing.T, owners map[string]int, id int, names []string) {
 }
 
 // add adds the names of a definition.
-func (t usedNames) add(n *names) {
-	t.resources[n.Plural], t.resources[n.Singular] = true, true
+func (u usedNames) add(n *names) {
+	u.resources[n.Plural], u.resources[n.Singular] = true, true
 	for _, s := range n.ShortNames {
-		t.resources[s] = true
+		u.resources[s] = true
 	}
-	t.kinds[n.Kind], t.kinds[n.ListKind] = true, true
+	u.kinds[n.Kind], u.kinds[n.ListKind] = true, true
 }

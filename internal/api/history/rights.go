@@ -29,13 +29,13 @@ type Rights struct {
 
 // May returns the error for a user who has no permission for a verb on the object or resource that info names, in a namespace, "" being
 // all.
-func (a Rights) May(ctx context.Context, verb string, info *request.Info, namespace string) error {
-	if a.Authorizer == nil {
+func (ri Rights) May(ctx context.Context, verb string, info *request.Info, namespace string) error {
+	if ri.Authorizer == nil {
 		return nil
 	}
 	asked := *info
 	asked.Verb, asked.Namespace, asked.Subresource = verb, namespace, ""
-	return authz.Check(ctx, a.Authorizer, authz.Attributes{User: request.UserFrom(ctx), Info: &asked})
+	return authz.Check(ctx, ri.Authorizer, authz.Attributes{User: request.UserFrom(ctx), Info: &asked})
 }
 
 // Since returns the revision from which on the user may read the past of a resource in the namespace of info: the creation of the
@@ -43,15 +43,15 @@ func (a Rights) May(ctx context.Context, verb string, info *request.Info, namesp
 //
 // If the revisions of the resource and of namespaces cannot be compared, no other user may read the past. It may be the
 // past of an earlier namespace with the same name.
-func (a Rights) Since(ctx context.Context, r *registry.Resource, info *request.Info) (int64, error) {
+func (ri Rights) Since(ctx context.Context, r *registry.Resource, info *request.Info) (int64, error) {
 	if info.Namespace == "" {
 		return 0, nil
 	}
-	everywhere := a.May(ctx, ReadHistory, info, "")
-	if everywhere == nil || !a.Registry.HasRevisionsOfNamespaces(r) {
+	everywhere := ri.May(ctx, ReadHistory, info, "")
+	if everywhere == nil || !ri.Registry.HasRevisionsOfNamespaces(r) {
 		return 0, everywhere
 	}
-	since, err := a.Registry.NamespaceSince(ctx, info.Namespace)
+	since, err := ri.Registry.NamespaceSince(ctx, info.Namespace)
 	if err == nil && since == 0 {
 		return 0, everywhere // the namespace is gone
 	}

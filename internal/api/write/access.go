@@ -16,24 +16,24 @@ import (
 type access struct{ p *Pipeline }
 
 // Get implements registry.Access.
-func (c access) Get(ctx context.Context, r schema.GroupResource, namespace, name string) (registry.Object, error) {
-	return c.p.Registry.Get(ctx, r, namespace, name)
+func (a access) Get(ctx context.Context, r schema.GroupResource, namespace, name string) (registry.Object, error) {
+	return a.p.Registry.Get(ctx, r, namespace, name)
 }
 
 // List implements registry.Access.
-func (c access) List(ctx context.Context, r schema.GroupResource, namespace string) ([]registry.Object, error) {
-	return c.p.Registry.List(ctx, r, namespace)
+func (a access) List(ctx context.Context, r schema.GroupResource, namespace string) ([]registry.Object, error) {
+	return a.p.Registry.List(ctx, r, namespace)
 }
 
 // Update implements registry.Access.
-func (c access) Update(
+func (a access) Update(
 	ctx context.Context, r schema.GroupResource, namespace, name string, dryRun bool, change func(registry.Object) error,
 ) (resourceVersion string, err error) {
-	t, err := c.target(r)
+	t, err := a.target(r)
 	if err != nil {
 		return "", err
 	}
-	result, err := c.p.Do(ctx, Request{
+	result, err := a.p.Do(ctx, Request{
 		Verb: Amend, Target: t, Namespace: namespace, Name: name, Options: Options{DryRun: dryRun},
 		Make: func(ctx context.Context, current *Current) (registry.Object, error) {
 			obj := current.Copy()
@@ -47,22 +47,22 @@ func (c access) Update(
 }
 
 // Delete implements registry.Access.
-func (c access) Delete(
+func (a access) Delete(
 	ctx context.Context, r schema.GroupResource, namespace, name string, o registry.DeleteOptions,
 ) error {
-	t, err := c.target(r)
+	t, err := a.target(r)
 	if err != nil {
 		return err
 	}
 	request := Deletion(t, namespace, name, o.DeleteOptions())
 	request.Admitted = true
-	_, err = c.p.Do(ctx, request)
+	_, err = a.p.Do(ctx, request)
 	return err
 }
 
 // target is a resource in the version that is stored.
-func (c access) target(r schema.GroupResource) (*registry.Served, error) {
-	found := c.p.Registry.Resource(r)
+func (a access) target(r schema.GroupResource) (*registry.Served, error) {
+	found := a.p.Registry.Resource(r)
 	if found == nil {
 		return nil, apierr.PathNotFound()
 	}

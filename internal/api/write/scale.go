@@ -85,43 +85,43 @@ func ScaleOf(sub *registry.Subresource, obj registry.Object) *autoscalingv1.Scal
 }
 
 // fields records who set the replicas in the managedFields of the Scale.
-func (w *scaling) fields() (*managedfields.Manager, error) {
-	return w.p.managers.ofBody(w.t, w.sub, registry.NewScale)
+func (sc *scaling) fields() (*managedfields.Manager, error) {
+	return sc.p.managers.ofBody(sc.t, sc.sub, registry.NewScale)
 }
 
 // make makes the new Scale of the current one.
-func (w *scaling) make(ctx context.Context, c *Current) (registry.Object, error) {
-	fields, err := w.fields()
+func (sc *scaling) make(ctx context.Context, c *Current) (registry.Object, error) {
+	fields, err := sc.fields()
 	if err != nil {
 		return nil, err
 	}
-	live, err := w.live(c)
+	live, err := sc.live(c)
 	if err != nil {
 		return nil, err
 	}
-	w.before = live.DeepCopy()
-	if w.Configuration != nil {
-		return w.applied(ctx, fields, live)
+	sc.before = live.DeepCopy()
+	if sc.Configuration != nil {
+		return sc.applied(ctx, fields, live)
 	}
-	after, err := w.Changed(live)
+	after, err := sc.Changed(live)
 	if err != nil {
 		return nil, err
 	}
 	// What a webhook makes of the metadata does not matter: the parent takes only the replicas.
 	checked := *after
 	checked.Namespace = c.Object.Namespace
-	if errs := validateScale(&checked); len(errs) > len(validateReplicas(after)) && !w.t.Kind.Unstructured() {
+	if errs := validateScale(&checked); len(errs) > len(validateReplicas(after)) && !sc.t.Kind.Unstructured() {
 		return nil, kerrors.NewInvalid(ScaleKind.GroupKind(), c.Object.Name, errs)
 	}
-	return fields.Update(ctx, live, after, w.o.FieldManager, w.p.Now()), nil
+	return fields.Update(ctx, live, after, sc.o.FieldManager, sc.p.Now()), nil
 }
 
 // applied merges an applied configuration of a Scale: the schema of a Scale refuses any other field.
-func (w *scaling) applied(
+func (sc *scaling) applied(
 	ctx context.Context, fields *managedfields.Manager, live *autoscalingv1.Scale,
 ) (registry.Object, error) {
-	obj, err := fields.Apply(ctx, live, w.Configuration.Object, w.o.FieldManager, w.o.Force != nil &&
-		*w.o.Force, w.p.Now())
+	obj, err := fields.Apply(ctx, live, sc.Configuration.Object, sc.o.FieldManager, sc.o.Force != nil &&
+		*sc.o.Force, sc.p.Now())
 	if err != nil {
 		return nil, err
 	}
@@ -129,45 +129,45 @@ func (w *scaling) applied(
 	if !ok {
 		return nil, errors.New("an applied Scale became something else")
 	}
-	return scale, w.Check(scale)
+	return scale, sc.Check(scale)
 }
 
 // live is the Scale that a change begins with.
-func (w *scaling) live(c *Current) (*autoscalingv1.Scale, error) {
-	obj, s := c.Stored(), w.sub.Scale
+func (sc *scaling) live(c *Current) (*autoscalingv1.Scale, error) {
+	obj, s := c.Stored(), sc.sub.Scale
 	if s.Check != nil {
 		if err := s.Check(obj); err != nil {
 			return nil, err
 		}
 	}
-	scale := ScaleOf(w.sub, obj)
+	scale := ScaleOf(sc.sub, obj)
 	if s.Has != nil && !s.Has(obj) {
 		scale.Spec.Replicas = unsetReplicas
 	}
 	var err error
-	scale.ManagedFields, err = w.owners(obj).ToSubresource()
+	scale.ManagedFields, err = sc.owners(obj).ToSubresource()
 	return scale, err
 }
 
 // owners converts the managedFields of the parent to those of its Scale, and back.
-func (w *scaling) owners(obj registry.Object) *k8sfields.ScaleHandler {
-	return k8sfields.NewScaleHandler(obj.GetManagedFields(), w.t.GVK.GroupVersion(), w.replicasPaths())
+func (sc *scaling) owners(obj registry.Object) *k8sfields.ScaleHandler {
+	return k8sfields.NewScaleHandler(obj.GetManagedFields(), sc.t.GVK.GroupVersion(), sc.replicasPaths())
 }
 
 // merge makes the new parent of a Scale.
-func (w *scaling) merge(ctx context.Context, c *Current, changed registry.Object) (registry.Object, error) {
+func (sc *scaling) merge(ctx context.Context, c *Current, changed registry.Object) (registry.Object, error) {
 	scale := changed.(*autoscalingv1.Scale)
 	obj := c.Copy()
-	if err := w.check(c, scale, obj); err != nil {
+	if err := sc.check(c, scale, obj); err != nil {
 		return nil, err
 	}
-	if err := w.sub.Scale.Set(obj, scale.Spec.Replicas); err != nil {
+	if err := sc.sub.Scale.Set(obj, scale.Spec.Replicas); err != nil {
 		return nil, err
 	}
-	if scale.ResourceVersion != "" || !w.t.Kind.Unstructured() {
+	if scale.ResourceVersion != "" || !sc.t.Kind.Unstructured() {
 		obj.SetResourceVersion(scale.ResourceVersion)
 	}
-	entries, err := w.owners(c.Stored()).ToParent(scale.ManagedFields)
+	entries, err := sc.owners(c.Stored()).ToParent(scale.ManagedFields)
 	if err != nil {
 		return nil, err
 	}
@@ -194,11 +194,11 @@ func validateReplicas(scale *autoscalingv1.Scale) (errs field.ErrorList) {
 }
 
 // check refuses a Scale that its parent cannot take.
-func (w *scaling) check(c *Current, scale *autoscalingv1.Scale, obj registry.Object) error {
-	tree, replicas := w.t.Kind.Unstructured(), scale.Spec.Replicas
-	if w.sub.Scale.Has != nil && replicas == unsetReplicas {
+func (sc *scaling) check(c *Current, scale *autoscalingv1.Scale, obj registry.Object) error {
+	tree, replicas := sc.t.Kind.Unstructured(), scale.Spec.Replicas
+	if sc.sub.Scale.Has != nil && replicas == unsetReplicas {
 		return kerrors.NewBadRequest(
-			fmt.Sprintf("the spec replicas field %q cannot be empty", "."+strings.Join(w.sub.Scale.Path, ".")),
+			fmt.Sprintf("the spec replicas field %q cannot be empty", "."+strings.Join(sc.sub.Scale.Path, ".")),
 		)
 	}
 	name := c.Object.Name
@@ -211,7 +211,7 @@ func (w *scaling) check(c *Current, scale *autoscalingv1.Scale, obj registry.Obj
 	switch {
 	case scale.UID == "" || scale.UID == obj.GetUID():
 	case !tree:
-		gr := schema.GroupResource{Group: w.t.GVR.Group, Resource: w.t.GVR.Resource + "/scale"}
+		gr := schema.GroupResource{Group: sc.t.GVR.Group, Resource: sc.t.GVR.Resource + "/scale"}
 		return kerrors.NewConflict(gr, name, fmt.Errorf( //nolint:staticcheck // kube-apiserver's words
 			"Precondition failed: UID in precondition: %v, UID in object meta: %v", scale.UID, obj.GetUID()))
 	}
@@ -220,12 +220,12 @@ func (w *scaling) check(c *Current, scale *autoscalingv1.Scale, obj registry.Obj
 
 // replicasPaths are the paths of the replicas in the parent, by apiVersion. Entries of managedFields
 // in other versions are dropped.
-func (w *scaling) replicasPaths() k8sfields.ResourcePathMappings {
+func (sc *scaling) replicasPaths() k8sfields.ResourcePathMappings {
 	paths := k8sfields.ResourcePathMappings{}
-	kind := w.t.Kind
+	kind := sc.t.Kind
 	for i := range kind.Versions {
 		v := &kind.Versions[i]
-		paths[kind.GroupVersion(v).String()] = w.sub.Scale.PathIn(v.Name)
+		paths[kind.GroupVersion(v).String()] = sc.sub.Scale.PathIn(v.Name)
 	}
 	return paths
 }

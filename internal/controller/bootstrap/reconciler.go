@@ -16,10 +16,10 @@ import (
 type SingleServer struct{ Address string }
 
 // Servers implements Reconciler.
-func (a SingleServer) Servers(context.Context) ([]string, error) { return []string{a.Address}, nil }
+func (s SingleServer) Servers(context.Context) ([]string, error) { return []string{s.Address}, nil }
 
 // Leave implements Reconciler.
-func (a SingleServer) Leave(context.Context) ([]string, error) { return nil, nil }
+func (s SingleServer) Leave(context.Context) ([]string, error) { return nil, nil }
 
 const (
 	leasePrefix = registryRoot + "masterleases/"

@@ -16,21 +16,21 @@ import (
 
 // make creates a ConfigMap, or an object of another kind whose manifest is a format of its metadata, and returns its
 // UID.
-func (k *collectorCluster) make(path, name, owners string, finalizers ...string) string {
-	k.t.Helper()
+func (c *collectorCluster) make(path, name, owners string, finalizers ...string) string {
+	c.t.Helper()
 	text, err := json.Marshal(finalizers)
 	if err != nil {
-		k.t.Fatal(err)
+		c.t.Fatal(err)
 	}
 	head := ""
 	if strings.Contains(path, "widgets") {
 		head = `"apiVersion":"example.com/v1","kind":"Widget",`
 	}
-	body := k.Create(path, fmt.Sprintf(
+	body := c.Create(path, fmt.Sprintf(
 		`{%s"metadata":{"name":%q,"ownerReferences":[%s],"finalizers":%s}}`, head, name, owners, text))
 	var object metav1.PartialObjectMetadata
 	if err := json.Unmarshal([]byte(body), &object); err != nil {
-		k.t.Fatal(err)
+		c.t.Fatal(err)
 	}
 	return string(object.UID)
 }
@@ -58,19 +58,19 @@ func ownedBy(apiVersion, kind, name, uid string, blocks bool) string {
 }
 
 // delete deletes an object with a policy.
-func (k *collectorCluster) delete(path, policy string) {
-	k.t.Helper()
-	k.Do("DELETE", path, fmt.Sprintf(
+func (c *collectorCluster) delete(path, policy string) {
+	c.t.Helper()
+	c.Do("DELETE", path, fmt.Sprintf(
 		`{"apiVersion":"v1","kind":"DeleteOptions","propagationPolicy":%q}`, policy))
 }
 
 // settled waits until the collector has collected everything it should, by having it collect something else.
-func (k *collectorCluster) settled() {
-	k.t.Helper()
+func (c *collectorCluster) settled() {
+	c.t.Helper()
 	for range 2 {
 		name := fmt.Sprint("probe-", time.Now().UnixNano())
-		k.make(mapsPath, name, ownedBy("v1", "ConfigMap", "missing", name, false))
-		k.Gone(mapsPath + "/" + name)
+		c.make(mapsPath, name, ownedBy("v1", "ConfigMap", "missing", name, false))
+		c.Gone(mapsPath + "/" + name)
 	}
 }
 

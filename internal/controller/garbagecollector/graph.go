@@ -24,8 +24,8 @@ type location struct {
 }
 
 // sameResource reports whether two locations have the same resource, perhaps in different versions.
-func (p *location) sameResource(other *location) bool {
-	return p.resource.GroupResource() == other.resource.GroupResource()
+func (l *location) sameResource(other *location) bool {
+	return l.resource.GroupResource() == other.resource.GroupResource()
 }
 
 // owner is an owner reference with the fields that the collector needs.
@@ -384,25 +384,25 @@ func indexOwners(list []owner) ownerIndex {
 }
 
 // first returns the first index of an owner, -1 if it is not in the list.
-func (x ownerIndex) first(uid types.UID) int {
-	if x.byID == nil {
-		return slices.IndexFunc(x.list, func(o owner) bool { return o.uid == uid })
+func (i ownerIndex) first(uid types.UID) int {
+	if i.byID == nil {
+		return slices.IndexFunc(i.list, func(o owner) bool { return o.uid == uid })
 	}
-	if found, ok := x.byID[uid]; ok {
+	if found, ok := i.byID[uid]; ok {
 		return found.first
 	}
 	return -1
 }
 
 // has reports whether an owner is among the owners.
-func (x ownerIndex) has(uid types.UID) bool { return x.first(uid) >= 0 }
+func (i ownerIndex) has(uid types.UID) bool { return i.first(uid) >= 0 }
 
 // blocks reports whether an object with these owners blocks the deletion of one of them.
-func (x ownerIndex) blocks(uid types.UID) bool {
-	if x.byID == nil {
-		return slices.ContainsFunc(x.list, func(o owner) bool { return o.uid == uid && o.blocks })
+func (i ownerIndex) blocks(uid types.UID) bool {
+	if i.byID == nil {
+		return slices.ContainsFunc(i.list, func(o owner) bool { return o.uid == uid && o.blocks })
 	}
-	return x.byID[uid].blocks
+	return i.byID[uid].blocks
 }
 
 // shareStrings makes a reference use the strings of its owner, so that they are in memory once.

@@ -42,9 +42,9 @@ var (
 )
 
 // chooseIP is allocateIP without metrics.
-func (w *allocation) chooseIP(svc *corev1.Service, family corev1.IPFamily, wanted string) (string, error) {
+func (al *allocation) chooseIP(svc *corev1.Service, family corev1.IPFamily, wanted string) (string, error) {
 	if wanted == "" {
-		ip, err := w.allocateAnyIP(svc, family)
+		ip, err := al.allocateAnyIP(svc, family)
 		if errors.Is(err, errFull) {
 			return "", kerrors.NewInternalError(fmt.Errorf("failed to allocate a serviceIP for Service %q: %w", svc.Name, err))
 		}
@@ -53,7 +53,7 @@ func (w *allocation) chooseIP(svc *corev1.Service, family corev1.IPFamily, wante
 		}
 		return ip, nil
 	}
-	if err := w.allocateRequestedIP(svc, wanted); err != nil {
+	if err := al.allocateRequestedIP(svc, wanted); err != nil {
 		return "", invalidIPs(svc, fmt.Sprintf("failed to allocate IP %v: %v", wanted, err))
 	}
 	return wanted, nil
@@ -72,18 +72,18 @@ const (
 )
 
 // ranges returns the usable address ranges of a family, the default range first.
-func (w *allocation) ranges(family corev1.IPFamily, state int) ([]cidr, error) {
-	r := w.s.Registry.Resource(serviceCIDRs)
-	view, err := w.view(r, state)
+func (al *allocation) ranges(family corev1.IPFamily, state int) ([]cidr, error) {
+	r := al.s.Registry.Resource(serviceCIDRs)
+	view, err := al.view(r, state)
 	if err != nil {
 		return nil, err
 	}
 	var ranges []cidr
 	var failed error
-	err = view.Ascend(w.ctx, "", "", 0, func(o *cache.Object) bool {
+	err = view.Ascend(al.ctx, "", "", 0, func(o *cache.Object) bool {
 		var obj registry.Object
-		if o, failed = r.Reader.Readable(w.ctx, o); failed == nil {
-			obj, failed = r.Decoder.Decode(w.ctx, o)
+		if o, failed = r.Reader.Readable(al.ctx, o); failed == nil {
+			obj, failed = r.Decoder.Decode(al.ctx, o)
 		}
 		if failed != nil {
 			return false
@@ -110,11 +110,11 @@ func (w *allocation) ranges(family corev1.IPFamily, state int) ([]cidr, error) {
 	return ranges, cmp.Or(err, failed)
 }
 
-func (w *allocation) view(r *registry.Resource, state int) (*cache.View, error) {
+func (al *allocation) view(r *registry.Resource, state int) (*cache.View, error) {
 	if state == latestState {
-		return r.Reader.Current(w.ctx)
+		return r.Reader.Current(al.ctx)
 	}
-	return r.Reader.NotOlderThan(w.ctx, 0)
+	return r.Reader.NotOlderThan(al.ctx, 0)
 }
 
 // defaultRange is the name of the ServiceCIDR with the ranges of --service-cluster-ip-range.
@@ -135,16 +135,16 @@ func isReady(c *networkingv1.ServiceCIDR) bool {
 }
 
 // allocateRequestedIP allocates the address that the client has chosen.
-func (w *allocation) allocateRequestedIP(svc *corev1.Service, wanted string) error {
+func (al *allocation) allocateRequestedIP(svc *corev1.Service, wanted string) error {
 	address, err := parse(wanted)
 	if err != nil {
 		return err
 	}
-	ranges, err := w.ranges(familyOf(wanted), latestState)
+	ranges, err := al.ranges(familyOf(wanted), latestState)
 	if err != nil {
 		return err
 	}
-	if w.dryRun {
+	if al.dryRun {
 		// Like in kube-apiserver, a dry run only checks the first range.
 		switch {
 		case len(ranges) == 0:
@@ -157,65 +157,65 @@ func (w *allocation) allocateRequestedIP(svc *corev1.Service, wanted string) err
 	if !slices.ContainsFunc(ranges, func(c cidr) bool { return c.contains(address) }) {
 		return errNoNetwork
 	}
-	if entry, ok := latestConflict(w.conflicts, w.addressKey(address)); ok && entry.ModRevision != 0 {
+	if entry, ok := latestConflict(al.conflicts, al.addressKey(address)); ok && entry.ModRevision != 0 {
 		return errTaken
 	}
-	view, err := w.s.Registry.Resource(ipAddresses).Reader.Current(w.ctx)
+	view, err := al.s.Registry.Resource(ipAddresses).Reader.Current(al.ctx)
 	if err != nil {
 		return err
 	}
-	if _, taken, err := view.Get(w.ctx, address.String()); err != nil {
+	if _, taken, err := view.Get(al.ctx, address.String()); err != nil {
 		return err
 	} else if taken {
 		return errTaken
 	}
-	return w.claimIP(svc, address)
+	return al.claimIP(svc, address)
 }
 
 // allocateAnyIP allocates a free address.
-func (w *allocation) allocateAnyIP(svc *corev1.Service, family corev1.IPFamily) (string, error) {
+func (al *allocation) allocateAnyIP(svc *corev1.Service, family corev1.IPFamily) (string, error) {
 	for _, state := range []int{cachedState, latestState} {
-		a, err := w.findFreeIP(family, state)
+		a, err := al.findFreeIP(family, state)
 		switch {
 		case errors.Is(err, errFull) && state == cachedState:
 		case err != nil:
 			return "", err
-		case w.dryRun:
+		case al.dryRun:
 			return a.String(), nil
 		default:
-			return a.String(), w.claimIP(svc, a)
+			return a.String(), al.claimIP(svc, a)
 		}
 	}
 	return "", errFull
 }
 
 // findFreeIP returns a free address; in a dry run, it returns the address of the range itself.
-func (w *allocation) findFreeIP(family corev1.IPFamily, state int) (netip.Addr, error) {
-	ranges, err := w.ranges(family, state)
+func (al *allocation) findFreeIP(family corev1.IPFamily, state int) (netip.Addr, error) {
+	ranges, err := al.ranges(family, state)
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	if w.dryRun && len(ranges) > 0 {
+	if al.dryRun && len(ranges) > 0 {
 		return ranges[0].prefix.Addr(), nil
 	}
-	view, err := w.view(w.s.Registry.Resource(ipAddresses), state)
+	view, err := al.view(al.s.Registry.Resource(ipAddresses), state)
 	if err != nil {
 		return netip.Addr{}, err
 	}
 	var failed error
 	taken := func(a netip.Addr) bool {
-		_, taken, err := view.Get(w.ctx, a.String())
+		_, taken, err := view.Get(al.ctx, a.String())
 		if err != nil {
 			failed = err
 		}
 		if taken {
 			return true
 		}
-		entry, ok := latestConflict(w.conflicts, w.addressKey(a))
+		entry, ok := latestConflict(al.conflicts, al.addressKey(a))
 		return ok && entry.ModRevision != 0
 	}
 	for _, c := range ranges {
-		if a, ok := c.findFree(taken, w.s.Random); ok || failed != nil {
+		if a, ok := c.findFree(taken, al.s.Random); ok || failed != nil {
 			return a, failed
 		}
 	}
@@ -231,19 +231,19 @@ func parse(ip string) (netip.Addr, error) {
 	return a.Unmap(), nil
 }
 
-func (w *allocation) addressKey(a netip.Addr) string {
-	return w.s.Registry.Resource(ipAddresses).StoreKey("", a.String())
+func (al *allocation) addressKey(a netip.Addr) string {
+	return al.s.Registry.Resource(ipAddresses).StoreKey("", a.String())
 }
 
 // claimIP adds the creation of the IPAddress to the transaction. The transaction fails if an
 // IPAddress of that name exists.
-func (w *allocation) claimIP(svc *corev1.Service, a netip.Addr) error {
-	op, err := w.s.Registry.Resource(ipAddresses).Writer.PutOp(w.ctx, w.s.newIPAddress(svc, a))
+func (al *allocation) claimIP(svc *corev1.Service, a netip.Addr) error {
+	op, err := al.s.Registry.Resource(ipAddresses).Writer.PutOp(al.ctx, al.s.newIPAddress(svc, a))
 	if err != nil {
 		return err
 	}
-	w.writes.Conditions = append(w.writes.Conditions, storage.Condition{Key: op.Key})
-	w.writes.Ops = append(w.writes.Ops, op)
+	al.writes.Conditions = append(al.writes.Conditions, storage.Condition{Key: op.Key})
+	al.writes.Ops = append(al.writes.Ops, op)
 	return nil
 }
 
@@ -277,33 +277,33 @@ func (s *Services) newIPAddress(svc *corev1.Service, a netip.Addr) *networkingv1
 
 // releaseIP adds the deletion of the IPAddress to the transaction, unless the IPAddress has
 // another parent.
-func (w *allocation) releaseIP(svc *corev1.Service, ip string) error {
-	if w.dryRun {
+func (al *allocation) releaseIP(svc *corev1.Service, ip string) error {
+	if al.dryRun {
 		return nil
 	}
 	a, err := parse(ip)
 	if err != nil {
 		return nil //nolint:nilerr // such an address has no IPAddress
 	}
-	entry, found := latestConflict(w.conflicts, w.addressKey(a))
+	entry, found := latestConflict(al.conflicts, al.addressKey(a))
 	if !found {
-		if entry, _, err = w.s.Store.Get(w.ctx, w.addressKey(a), 0); err != nil {
+		if entry, _, err = al.s.Store.Get(al.ctx, al.addressKey(a), 0); err != nil {
 			return err
 		}
 	}
 	if entry.ModRevision == 0 {
 		return nil
 	}
-	obj, err := w.s.Registry.Resource(ipAddresses).Decoder.DecodeEntry(w.ctx, entry)
+	obj, err := al.s.Registry.Resource(ipAddresses).Decoder.DecodeEntry(al.ctx, entry)
 	if err != nil {
 		return err
 	}
 	if !isOwnedBy(obj.(*networkingv1.IPAddress), svc.Namespace, svc.Name) {
 		return nil
 	}
-	w.writes.Conditions = append(w.writes.Conditions,
+	al.writes.Conditions = append(al.writes.Conditions,
 		storage.Condition{Key: entry.Key, ModRevision: entry.ModRevision})
-	w.writes.Ops = append(w.writes.Ops, storage.Delete(entry.Key))
+	al.writes.Ops = append(al.writes.Ops, storage.Delete(entry.Key))
 	return nil
 }
 

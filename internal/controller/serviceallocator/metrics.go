@@ -65,33 +65,33 @@ func NewMetrics(m *metrics.Metrics, usage func() (ranges []AllocatedRange, ports
 
 // Address records an allocation of an address of a range; ok is false if it failed. chosen reports whether the client
 // chose the address.
-func (s *Metrics) Address(cidr string, chosen, ok bool, took time.Duration) {
+func (m *Metrics) Address(cidr string, chosen, ok bool, took time.Duration) {
 	switch {
-	case s == nil:
+	case m == nil:
 	case ok:
-		s.addresses.WithLabelValues(cidr, scopeOf(chosen)).Inc()
-		s.addressSeconds.WithLabelValues(cidr).Observe(took.Seconds())
+		m.addresses.WithLabelValues(cidr, scopeOf(chosen)).Inc()
+		m.addressSeconds.WithLabelValues(cidr).Observe(took.Seconds())
 	default:
-		s.addressErrors.WithLabelValues(cidr, scopeOf(chosen)).Inc()
+		m.addressErrors.WithLabelValues(cidr, scopeOf(chosen)).Inc()
 	}
 }
 
 // Port records an allocation of a node port; ok is false if it failed. chosen reports whether the client chose the
 // port.
-func (s *Metrics) Port(chosen, ok bool) {
+func (m *Metrics) Port(chosen, ok bool) {
 	switch {
-	case s == nil:
+	case m == nil:
 	case ok:
-		s.ports.WithLabelValues(scopeOf(chosen)).Inc()
+		m.ports.WithLabelValues(scopeOf(chosen)).Inc()
 	default:
-		s.portErrors.WithLabelValues(scopeOf(chosen)).Inc()
+		m.portErrors.WithLabelValues(scopeOf(chosen)).Inc()
 	}
 }
 
 // RepairFailed records a failed round of the repair of addresses or of ports.
-func (s *Metrics) RepairFailed(addresses bool) {
-	if s != nil {
-		s.repairErrors[addresses].Inc()
+func (m *Metrics) RepairFailed(addresses bool) {
+	if m != nil {
+		m.repairErrors[addresses].Inc()
 	}
 }
 

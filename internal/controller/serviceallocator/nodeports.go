@@ -210,62 +210,62 @@ func latestConflict(conflicts []*storage.ConflictError, key string) (storage.Ent
 	return storage.Entry{}, false
 }
 
-func (c *portAllocation) take(port int) error {
-	if c.dryRun {
+func (a *portAllocation) take(port int) error {
+	if a.dryRun {
 		// Like in kube-apiserver, a dry run does not check the range.
-		if c.ports.has(port) || slices.Contains(c.dryRunPorts, port) {
+		if a.ports.has(port) || slices.Contains(a.dryRunPorts, port) {
 			return errPortTaken
 		}
-		c.dryRunPorts = append(c.dryRunPorts, port)
+		a.dryRunPorts = append(a.dryRunPorts, port)
 		return nil
 	}
-	err := c.ports.take(port)
-	c.changed = c.changed || err == nil
+	err := a.ports.take(port)
+	a.changed = a.changed || err == nil
 	return err
 }
 
 // dryRunPort is one less than the first port that a dry run shows.
 const dryRunPort = 32768
 
-func (c *portAllocation) takeAny() (int, error) {
-	if c.dryRun {
+func (a *portAllocation) takeAny() (int, error) {
+	if a.dryRun {
 		last := 0
-		for _, p := range c.dryRunPorts {
+		for _, p := range a.dryRunPorts {
 			last = max(last, p)
 		}
-		if len(c.dryRunPorts) == 0 {
+		if len(a.dryRunPorts) == 0 {
 			last = dryRunPort
 		}
-		c.dryRunPorts = append(c.dryRunPorts, last+1)
+		a.dryRunPorts = append(a.dryRunPorts, last+1)
 		return last + 1, nil
 	}
-	port, err := c.ports.takeAny()
-	c.changed = c.changed || err == nil
+	port, err := a.ports.takeAny()
+	a.changed = a.changed || err == nil
 	return port, err
 }
 
 // release releases a port together with the write. Until then it is not free, also not for
 // this write.
-func (c *portAllocation) release(port int) { c.released = append(c.released, port) }
+func (a *portAllocation) release(port int) { a.released = append(a.released, port) }
 
 // sideWrites returns the writes for the transaction.
-func (c *portAllocation) sideWrites() (conditions []storage.Condition, ops []storage.Op, err error) {
-	if c == nil || c.dryRun {
+func (a *portAllocation) sideWrites() (conditions []storage.Condition, ops []storage.Op, err error) {
+	if a == nil || a.dryRun {
 		return nil, nil, nil
 	}
-	for _, p := range c.released {
-		if c.ports.has(p) {
-			c.ports.set(p, false)
-			c.changed = true
+	for _, p := range a.released {
+		if a.ports.has(p) {
+			a.ports.set(p, false)
+			a.changed = true
 		}
 	}
-	if !c.changed {
+	if !a.changed {
 		return nil, nil, nil
 	}
-	value, err := c.ports.encode()
+	value, err := a.ports.encode()
 	if err != nil {
 		return nil, nil, err
 	}
-	return []storage.Condition{{Key: portsKey, ModRevision: c.entry.ModRevision}},
+	return []storage.Condition{{Key: portsKey, ModRevision: a.entry.ModRevision}},
 		[]storage.Op{storage.Put(portsKey, value)}, nil
 }

@@ -94,65 +94,65 @@ func (s *Services) Release(
 	return w.sideWrites()
 }
 
-func (w *allocation) sideWrites() (registry.SideWrites, error) {
-	conditions, ops, err := w.ports.sideWrites()
-	w.writes.Conditions = append(w.writes.Conditions, conditions...)
-	w.writes.Ops = append(w.writes.Ops, ops...)
-	if w.dryRun {
+func (al *allocation) sideWrites() (registry.SideWrites, error) {
+	conditions, ops, err := al.ports.sideWrites()
+	al.writes.Conditions = append(al.writes.Conditions, conditions...)
+	al.writes.Ops = append(al.writes.Ops, ops...)
+	if al.dryRun {
 		return registry.SideWrites{}, err
 	}
-	return w.writes, err
+	return al.writes, err
 }
 
-func (w *allocation) create(svc *corev1.Service) error {
-	if err := w.allocateClusterIPs(svc); err != nil {
+func (al *allocation) create(svc *corev1.Service) error {
+	if err := al.allocateClusterIPs(svc); err != nil {
 		return err
 	}
 	if mayHaveNodePorts(svc) {
-		if err := w.allocateNodePorts(svc); err != nil {
+		if err := al.allocateNodePorts(svc); err != nil {
 			return err
 		}
 	}
 	if wantsHealthCheckPort(svc) {
-		return w.allocateHealthCheckPort(svc)
+		return al.allocateHealthCheckPort(svc)
 	}
 	return nil
 }
 
-func (w *allocation) update(svc, old *corev1.Service) error {
+func (al *allocation) update(svc, old *corev1.Service) error {
 	if !dualStackPreferenceUnchanged(svc, old) {
-		if err := w.updateIPs(svc, old); err != nil {
+		if err := al.updateIPs(svc, old); err != nil {
 			return err
 		}
 	}
 	has, had := mayHaveNodePorts(svc), mayHaveNodePorts(old)
 	switch {
 	case has:
-		if err := w.updatePorts(svc, old); err != nil {
+		if err := al.updatePorts(svc, old); err != nil {
 			return err
 		}
 	case had:
-		w.releasePorts(nodePorts(old))
+		al.releasePorts(nodePorts(old))
 	}
 	switch wants, wanted := wantsHealthCheckPort(svc), wantsHealthCheckPort(old); {
 	case wants && !wanted:
-		return w.allocateHealthCheckPort(svc)
+		return al.allocateHealthCheckPort(svc)
 	case wanted && !wants:
-		w.releasePorts(healthCheckPort(old))
+		al.releasePorts(healthCheckPort(old))
 	}
 	return nil
 }
 
 // updateIPs allocates the addresses that an update adds, and releases those that it removes.
-func (w *allocation) updateIPs(svc, old *corev1.Service) error {
+func (al *allocation) updateIPs(svc, old *corev1.Service) error {
 	switch {
 	case isExternalName(old) && !isExternalName(svc):
-		return w.allocateClusterIPs(svc)
+		return al.allocateClusterIPs(svc)
 	case isHeadless(old):
 		return nil
 	case !isExternalName(old) && isExternalName(svc):
 		for _, ip := range old.Spec.ClusterIPs {
-			if err := w.releaseIP(old, ip); err != nil {
+			if err := al.releaseIP(old, ip); err != nil {
 				return err
 			}
 		}
@@ -164,19 +164,19 @@ func (w *allocation) updateIPs(svc, old *corev1.Service) error {
 		if len(svc.Spec.ClusterIPs) < 2 {
 			svc.Spec.ClusterIPs = append(slices.Clone(svc.Spec.ClusterIPs), "")
 		}
-		ip, err := w.allocateIP(svc, svc.Spec.IPFamilies[1], svc.Spec.ClusterIPs[1])
+		ip, err := al.allocateIP(svc, svc.Spec.IPFamilies[1], svc.Spec.ClusterIPs[1])
 		if err != nil {
 			return err
 		}
 		svc.Spec.ClusterIPs[1] = ip
 	case was == 2 && is == 1 && len(old.Spec.ClusterIPs) == 2:
-		return w.releaseIP(old, old.Spec.ClusterIPs[1])
+		return al.releaseIP(old, old.Spec.ClusterIPs[1])
 	}
 	return nil
 }
 
 // allocateClusterIPs allocates an address for each IP family of the Service.
-func (w *allocation) allocateClusterIPs(svc *corev1.Service) error {
+func (al *allocation) allocateClusterIPs(svc *corev1.Service) error {
 	spec := &svc.Spec
 	if isExternalName(svc) || isHeadless(svc) {
 		return nil
@@ -188,7 +188,7 @@ func (w *allocation) allocateClusterIPs(svc *corev1.Service) error {
 	spec.ClusterIPs = ips
 	taken := slices.Clone(ips)
 	for i, family := range spec.IPFamilies {
-		ip, err := w.allocateIP(svc, family, ips[i])
+		ip, err := al.allocateIP(svc, family, ips[i])
 		if err != nil {
 			return err
 		}
@@ -203,7 +203,7 @@ func (w *allocation) allocateClusterIPs(svc *corev1.Service) error {
 
 // allocateNodePorts allocates the node ports of a new Service. Ports with the same number and
 // different protocols have the same node port.
-func (w *allocation) allocateNodePorts(svc *corev1.Service) error {
+func (al *allocation) allocateNodePorts(svc *corev1.Service) error {
 	ports := svc.Spec.Ports
 	shared := map[int32]int32{}
 	for i := range ports {
@@ -226,7 +226,7 @@ func (w *allocation) allocateNodePorts(svc *corev1.Service) error {
 				}
 			}
 		}
-		if err := w.allocateNodePort(svc, i); err != nil {
+		if err := al.allocateNodePort(svc, i); err != nil {
 			return err
 		}
 		if have == 0 {
@@ -237,15 +237,15 @@ func (w *allocation) allocateNodePorts(svc *corev1.Service) error {
 }
 
 // allocateNodePort allocates the node port of port i: the requested one or any.
-func (w *allocation) allocateNodePort(svc *corev1.Service, i int) error {
-	claim, err := w.portAllocation()
+func (al *allocation) allocateNodePort(svc *corev1.Service, i int) error {
+	claim, err := al.portAllocation()
 	if err != nil {
 		return kerrors.NewInternalError(fmt.Errorf("failed to allocate a nodePort: %w", err))
 	}
 	p := &svc.Spec.Ports[i]
 	if p.NodePort != 0 {
 		err := claim.take(int(p.NodePort))
-		w.countPort(true, err)
+		al.countPort(true, err)
 		if err != nil {
 			at := field.NewPath("spec", "ports").Index(i).Child("nodePort")
 			return kerrors.NewInvalid(serviceKind, svc.Name, field.ErrorList{field.Invalid(at, p.NodePort, err.Error())})
@@ -253,7 +253,7 @@ func (w *allocation) allocateNodePort(svc *corev1.Service, i int) error {
 		return nil
 	}
 	port, err := claim.takeAny()
-	w.countPort(false, err)
+	al.countPort(false, err)
 	if err != nil {
 		return kerrors.NewInternalError(fmt.Errorf("failed to allocate a nodePort: %w", err))
 	}
@@ -262,15 +262,15 @@ func (w *allocation) allocateNodePort(svc *corev1.Service, i int) error {
 }
 
 // countPort records an allocation of a node port.
-func (w *allocation) countPort(chosen bool, err error) {
-	if !w.dryRun {
-		w.s.Metrics.Port(chosen, err == nil)
+func (al *allocation) countPort(chosen bool, err error) {
+	if !al.dryRun {
+		al.s.Metrics.Port(chosen, err == nil)
 	}
 }
 
 // updatePorts allocates the node ports that the old Service does not have, and releases those
 // that the new one does not have.
-func (w *allocation) updatePorts(svc, old *corev1.Service) error {
+func (al *allocation) updatePorts(svc, old *corev1.Service) error {
 	had := nodePorts(old)
 	type key struct {
 		protocol corev1.Protocol
@@ -283,7 +283,7 @@ func (w *allocation) updatePorts(svc, old *corev1.Service) error {
 			continue
 		}
 		if n := int(p.NodePort); n == 0 || !slices.Contains(had, n) && !taken[n] {
-			if err := w.allocateNodePort(svc, i); err != nil {
+			if err := al.allocateNodePort(svc, i); err != nil {
 				return err
 			}
 			if n != 0 {
@@ -299,12 +299,12 @@ func (w *allocation) updatePorts(svc, old *corev1.Service) error {
 		}
 	}
 	has := nodePorts(svc)
-	w.releasePorts(slices.DeleteFunc(had, func(p int) bool { return slices.Contains(has, p) }))
+	al.releasePorts(slices.DeleteFunc(had, func(p int) bool { return slices.Contains(has, p) }))
 	return nil
 }
 
-func (w *allocation) allocateHealthCheckPort(svc *corev1.Service) error {
-	claim, err := w.portAllocation()
+func (al *allocation) allocateHealthCheckPort(svc *corev1.Service) error {
+	claim, err := al.portAllocation()
 	if err != nil {
 		return kerrors.NewInternalError(err)
 	}
@@ -322,22 +322,22 @@ func (w *allocation) allocateHealthCheckPort(svc *corev1.Service) error {
 	return nil
 }
 
-func (w *allocation) portAllocation() (*portAllocation, error) {
-	if w.ports != nil {
-		return w.ports, nil
+func (al *allocation) portAllocation() (*portAllocation, error) {
+	if al.ports != nil {
+		return al.ports, nil
 	}
 	var err error
-	w.ports, err = w.s.claimPorts(w.ctx, w.dryRun, w.conflicts)
-	return w.ports, err
+	al.ports, err = al.s.claimPorts(al.ctx, al.dryRun, al.conflicts)
+	return al.ports, err
 }
 
 // releasePorts frees ports. If the record of ports in use cannot be read, for instance because it has another range,
 // the ports are freed when the record is repaired.
-func (w *allocation) releasePorts(ports []int) {
+func (al *allocation) releasePorts(ports []int) {
 	if len(ports) == 0 {
 		return
 	}
-	claim, err := w.portAllocation()
+	claim, err := al.portAllocation()
 	if err != nil {
 		return
 	}

@@ -58,18 +58,18 @@ func (s *Services) Usage() (ranges []AllocatedRange, portsUsed, portsFree int) {
 }
 
 // allocateIP allocates an address of the family: the wanted one, or any free one if wanted is "". It records that.
-func (w *allocation) allocateIP(svc *corev1.Service, family corev1.IPFamily, wanted string) (string, error) {
+func (al *allocation) allocateIP(svc *corev1.Service, family corev1.IPFamily, wanted string) (string, error) {
 	start := time.Now()
-	ip, err := w.chooseIP(svc, family, wanted)
-	if !w.dryRun {
-		w.s.Metrics.Address(w.rangeOf(family, ip), wanted != "", err == nil, time.Since(start))
+	ip, err := al.chooseIP(svc, family, wanted)
+	if !al.dryRun {
+		al.s.Metrics.Address(al.rangeOf(family, ip), wanted != "", err == nil, time.Since(start))
 	}
 	return ip, err
 }
 
 // rangeOf returns the range that contains an address, else the first range of the family; "" if there is none.
-func (w *allocation) rangeOf(family corev1.IPFamily, ip string) string {
-	ranges, err := w.ranges(family, cachedState)
+func (al *allocation) rangeOf(family corev1.IPFamily, ip string) string {
+	ranges, err := al.ranges(family, cachedState)
 	if err != nil || len(ranges) == 0 {
 		return ""
 	}

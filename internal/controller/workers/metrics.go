@@ -37,36 +37,36 @@ func NewMetrics(m *metrics.Metrics) *Metrics {
 }
 
 // NewDepthMetric implements workqueue.MetricsProvider, as do the following methods.
-func (w *Metrics) NewDepthMetric(name string) workqueue.GaugeMetric {
-	return w.depth.WithLabelValues(name)
+func (m *Metrics) NewDepthMetric(name string) workqueue.GaugeMetric {
+	return m.depth.WithLabelValues(name)
 }
 
 // NewAddsMetric returns the number of items added.
-func (w *Metrics) NewAddsMetric(name string) workqueue.CounterMetric {
-	return w.adds.WithLabelValues(name)
+func (m *Metrics) NewAddsMetric(name string) workqueue.CounterMetric {
+	return m.adds.WithLabelValues(name)
 }
 
 // NewLatencyMetric returns how long items wait.
-func (w *Metrics) NewLatencyMetric(name string) workqueue.HistogramMetric {
-	return w.waited.WithLabelValues(name)
+func (m *Metrics) NewLatencyMetric(name string) workqueue.HistogramMetric {
+	return m.waited.WithLabelValues(name)
 }
 
 // NewWorkDurationMetric returns how long the handling of items takes.
-func (w *Metrics) NewWorkDurationMetric(name string) workqueue.HistogramMetric {
-	return w.worked.WithLabelValues(name)
+func (m *Metrics) NewWorkDurationMetric(name string) workqueue.HistogramMetric {
+	return m.worked.WithLabelValues(name)
 }
 
 // NewUnfinishedWorkSecondsMetric returns how long the items have been handled together that are being handled now.
-func (w *Metrics) NewUnfinishedWorkSecondsMetric(name string) workqueue.SettableGaugeMetric {
-	return w.unfinished.WithLabelValues(name)
+func (m *Metrics) NewUnfinishedWorkSecondsMetric(name string) workqueue.SettableGaugeMetric {
+	return m.unfinished.WithLabelValues(name)
 }
 
 // NewLongestRunningProcessorSecondsMetric returns how long one item has been handled that is being handled now.
-func (w *Metrics) NewLongestRunningProcessorSecondsMetric(name string) workqueue.SettableGaugeMetric {
-	return w.longest.WithLabelValues(name)
+func (m *Metrics) NewLongestRunningProcessorSecondsMetric(name string) workqueue.SettableGaugeMetric {
+	return m.longest.WithLabelValues(name)
 }
 
 // NewRetriesMetric returns the number of items that came back.
-func (w *Metrics) NewRetriesMetric(name string) workqueue.CounterMetric {
-	return w.retries.WithLabelValues(name)
+func (m *Metrics) NewRetriesMetric(name string) workqueue.CounterMetric {
+	return m.retries.WithLabelValues(name)
 }

@@ -162,14 +162,14 @@ func (c *Client) send(ctx context.Context, remote *remote, r call) (*http.Respon
 }
 
 // path returns the path of an object, or of a collection if the name is empty.
-func (r *call) path() string {
-	path := "/apis/" + r.Resource.GroupVersion().String()
-	if r.Namespace != "" {
-		path += "/namespaces/" + r.Namespace
+func (c *call) path() string {
+	path := "/apis/" + c.Resource.GroupVersion().String()
+	if c.Namespace != "" {
+		path += "/namespaces/" + c.Namespace
 	}
-	path += "/" + r.Resource.Resource
-	if r.Name != "" {
-		path += "/" + r.Name
+	path += "/" + c.Resource.Resource
+	if c.Name != "" {
+		path += "/" + c.Name
 	}
 	return path
 }

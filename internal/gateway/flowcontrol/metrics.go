@@ -99,30 +99,30 @@ func descriptions() []description {
 }
 
 // Describe implements prometheus.Collector.
-func (m *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range m.metrics {
+func (co *collector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range co.metrics {
 		ch <- d
 	}
 }
 
 // Collect implements prometheus.Collector.
-func (m *collector) Collect(ch chan<- prometheus.Metric) {
-	e := exporter{collector: m}
+func (co *collector) Collect(ch chan<- prometheus.Metric) {
+	e := exporter{collector: co}
 	flows := map[*level][]*flow{}
-	m.c.mu.Lock()
-	for _, f := range m.c.flows {
+	co.c.mu.Lock()
+	for _, f := range co.c.flows {
 		flows[f.level] = append(flows[f.level], f)
 	}
-	e.gauge("seat_fair_frac", m.c.fraction)
-	m.c.mu.Unlock()
-	m.c.snapshot(func(l *level, now time.Duration) {
+	e.gauge("seat_fair_frac", co.c.fraction)
+	co.c.mu.Unlock()
+	co.c.snapshot(func(l *level, now time.Duration) {
 		e.level(l, now)
 		for _, f := range flows[l] {
 			e.flow(f)
 		}
 	})
-	for k, counts := range m.c.kinds {
-		_, times := counts.snapshot(m.c.now())
+	for k, counts := range co.c.kinds {
+		_, times := counts.snapshot(co.c.now())
 		for p := range times {
 			e.histogram("read_vs_write_current_requests", &times[p], phase(p).String(), kind(k).String())
 		}

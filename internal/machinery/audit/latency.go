@@ -48,7 +48,7 @@ func AddLatency(ctx context.Context, l Layer, d time.Duration) {
 
 // annotate returns the annotations with the latencies added, if a request with this total time
 // is slow.
-func (t *latencies) annotate(annotations map[string]string, total time.Duration) map[string]string {
+func (la *latencies) annotate(annotations map[string]string, total time.Duration) map[string]string {
 	if total <= slowRequest {
 		return annotations
 	}
@@ -56,7 +56,7 @@ func (t *latencies) annotate(annotations map[string]string, total time.Duration)
 		annotations = map[string]string{}
 	}
 	annotations[totalKey] = total.String()
-	for l, d := range t {
+	for l, d := range la {
 		if d > 0 {
 			annotations[layerKeys[l]] = d.String()
 		}

@@ -27,13 +27,13 @@ func NewMetrics(m *metrics.Metrics) *Metrics {
 }
 
 // Event counts an event.
-func (a *Metrics) Event() { a.events.Inc() }
+func (m *Metrics) Event() { m.events.Inc() }
 
 // Rejected counts a request that failed because its event could not be stored.
-func (a *Metrics) Rejected() { a.rejected.Inc() }
+func (m *Metrics) Rejected() { m.rejected.Inc() }
 
 // Error counts events that a part of a sink could not handle.
-func (a *Metrics) Error(part string, events int) { a.errors.WithLabelValues(part).Add(float64(events)) }
+func (m *Metrics) Error(part string, events int) { m.errors.WithLabelValues(part).Add(float64(events)) }
 
 // Level counts a request by its audit level.
-func (a *Metrics) Level(level string) { a.levels.WithLabelValues(level).Inc() }
+func (m *Metrics) Level(level string) { m.levels.WithLabelValues(level).Inc() }

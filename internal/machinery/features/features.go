@@ -163,8 +163,8 @@ type row struct {
 type rows []row
 
 // at returns what a gate is in a release. known is false if the release does not have it yet.
-func (h rows) at(r release.Release) (state row, known bool) {
-	for _, row := range h {
+func (ro rows) at(r release.Release) (state row, known bool) {
+	for _, row := range ro {
 		if row.since <= r.Minor() {
 			state, known = row, true
 		}

@@ -55,19 +55,19 @@ type Seat interface {
 }
 
 // ReleaseSeat gives the seat back permanently, if the request has one.
-func (w *Recorder) ReleaseSeat() {
-	if w.Seat != nil {
-		w.Seat.Release()
-		w.Seat = nil
+func (r *Recorder) ReleaseSeat() {
+	if r.Seat != nil {
+		r.Seat.Release()
+		r.Seat = nil
 	}
 }
 
 // InitialEventsSent implements request.Response: from then on a watch needs no seat, and no memory is counted.
-func (w *Recorder) InitialEventsSent() {
-	w.ReleaseSeat()
-	w.Memory.Release()
-	if w.InitialEvents != nil {
-		w.InitialEvents()
+func (r *Recorder) InitialEventsSent() {
+	r.ReleaseSeat()
+	r.Memory.Release()
+	if r.InitialEvents != nil {
+		r.InitialEvents()
 	}
 }
 
@@ -80,94 +80,94 @@ func Wrap(w http.ResponseWriter) *Recorder {
 }
 
 // WriteHeader sends the warnings and the status. A second call does nothing.
-func (w *Recorder) WriteHeader(status int) {
-	if w.Status != 0 {
+func (r *Recorder) WriteHeader(status int) {
+	if r.Status != 0 {
 		return
 	}
 	if status >= http.StatusOK || status == http.StatusSwitchingProtocols {
 		// Another 1xx status is not final: the final one follows.
-		w.started(status)
-		w.Warnings.WriteHeaders(w.Header())
+		r.started(status)
+		r.Warnings.WriteHeaders(r.Header())
 	}
-	w.ResponseWriter.WriteHeader(status)
+	r.ResponseWriter.WriteHeader(status)
 }
 
-func (w *Recorder) started(status int) {
-	w.Status = status
-	if w.Started != nil {
-		w.Started(status)
+func (r *Recorder) started(status int) {
+	r.Status = status
+	if r.Started != nil {
+		r.Started(status)
 	}
 }
 
 // Write implements http.ResponseWriter.
-func (w *Recorder) Write(b []byte) (int, error) {
-	if w.Status == 0 {
-		w.WriteHeader(http.StatusOK)
+func (r *Recorder) Write(b []byte) (int, error) {
+	if r.Status == 0 {
+		r.WriteHeader(http.StatusOK)
 	}
 	var start time.Time
-	if w.Wrote != nil {
+	if r.Wrote != nil {
 		start = time.Now()
 	}
-	if w.Seat != nil {
-		w.Seat.Pause()
+	if r.Seat != nil {
+		r.Seat.Pause()
 	}
-	n, err := w.ResponseWriter.Write(b)
-	if w.Seat != nil {
-		w.Seat.Resume()
+	n, err := r.ResponseWriter.Write(b)
+	if r.Seat != nil {
+		r.Seat.Resume()
 	}
-	if w.Wrote != nil {
-		w.Wrote(time.Since(start))
+	if r.Wrote != nil {
+		r.Wrote(time.Since(start))
 	}
-	w.Bytes += int64(n)
-	if w.Copy != nil {
-		_, _ = w.Copy.Write(b[:n])
+	r.Bytes += int64(n)
+	if r.Copy != nil {
+		_, _ = r.Copy.Write(b[:n])
 	}
 	return n, err
 }
 
 // Hold implements request.Response.
-func (w *Recorder) Hold(n int64) bool { return w.Memory.Take(n) }
+func (r *Recorder) Hold(n int64) bool { return r.Memory.Take(n) }
 
 // Charge implements request.Response.
-func (w *Recorder) Charge(n int64) { w.Memory.Charge(n) }
+func (r *Recorder) Charge(n int64) { r.Memory.Charge(n) }
 
 // ReleaseMemory implements request.Response.
-func (w *Recorder) ReleaseMemory() { w.Memory.Release() }
+func (r *Recorder) ReleaseMemory() { r.Memory.Release() }
 
 // CountMemory counts memory for an account from now on. Its result ends the count.
-func (w *Recorder) CountMemory(account fairshare.Account) (end func()) {
-	w.Memory, w.Kept = account, account
+func (r *Recorder) CountMemory(account fairshare.Account) (end func()) {
+	r.Memory, r.Kept = account, account
 	return func() {
-		w.Memory.Release()
-		w.Kept.Release()
+		r.Memory.Release()
+		r.Kept.Release()
 	}
 }
 
 // Keep implements request.Response.
-func (w *Recorder) Keep(n int64) bool { return w.Kept.Take(n) }
+func (r *Recorder) Keep(n int64) bool { return r.Kept.Take(n) }
 
 // Hijack implements http.Hijacker, for requests that are upgraded to another protocol.
-func (w *Recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	conn, rw, err := http.NewResponseController(w.ResponseWriter).Hijack()
-	if err == nil && w.Status == 0 {
-		w.started(http.StatusSwitchingProtocols)
+func (r *Recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, rw, err := http.NewResponseController(r.ResponseWriter).Hijack()
+	if err == nil && r.Status == 0 {
+		r.started(http.StatusSwitchingProtocols)
 	}
 	return conn, rw, err
 }
 
 // Flush implements http.Flusher.
-func (w *Recorder) Flush() {
-	if w.Status == 0 {
-		w.WriteHeader(http.StatusOK)
+func (r *Recorder) Flush() {
+	if r.Status == 0 {
+		r.WriteHeader(http.StatusOK)
 	}
-	if f, ok := w.ResponseWriter.(http.Flusher); ok {
-		if w.Seat != nil {
-			w.Seat.Pause()
-			defer w.Seat.Resume()
+	if f, ok := r.ResponseWriter.(http.Flusher); ok {
+		if r.Seat != nil {
+			r.Seat.Pause()
+			defer r.Seat.Resume()
 		}
 		f.Flush()
 	}
 }
 
 // Unwrap returns the wrapped writer; http.ResponseController calls it.
-func (w *Recorder) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (r *Recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }

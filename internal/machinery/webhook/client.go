@@ -92,8 +92,8 @@ func (c *Client) Use(other *Client) {
 // URL returns the URL of calls with the given time-out.
 func (c *Client) URL(timeout time.Duration) string { return c.current.Load().urlOf(timeout) }
 
-func (c *settings) urlOf(timeout time.Duration) string {
-	u := c.url
+func (s *settings) urlOf(timeout time.Duration) string {
+	u := s.url
 	u.RawQuery = url.Values{"timeout": {timeout.String()}}.Encode()
 	return u.String()
 }
@@ -102,19 +102,19 @@ func (c *settings) urlOf(timeout time.Duration) string {
 func (c *Client) CloseIdle() { c.current.Load().transport.CloseIdleConnections() }
 
 // post sends the request once. wait is the duration in the Retry-After header, -1 if the call must not be repeated.
-func (c *settings) post(ctx context.Context, call Call) (answer []byte, wait time.Duration, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.urlOf(call.Timeout), bytes.NewReader(call.Body))
+func (s *settings) post(ctx context.Context, call Call) (answer []byte, wait time.Duration, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.urlOf(call.Timeout), bytes.NewReader(call.Body))
 	if err != nil {
 		return nil, -1, err
 	}
 	request.Header.Set("Accept", "application/json, */*")
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", userAgent)
-	c.auth.authorize(request)
+	s.auth.authorize(request)
 	start, code := time.Now(), 0
-	defer func() { c.metrics.Called(c.url.Host, code, start, len(call.Body), len(answer)) }()
-	response, err := c.http.Do(request)
-	c.metrics.Observe(response, err)
+	defer func() { s.metrics.Called(s.url.Host, code, start, len(call.Body), len(answer)) }()
+	response, err := s.http.Do(request)
+	s.metrics.Observe(response, err)
 	if err != nil {
 		return nil, -1, err
 	}
@@ -123,7 +123,7 @@ func (c *settings) post(ctx context.Context, call Call) (answer []byte, wait tim
 	if response.StatusCode < http.StatusOK || response.StatusCode > http.StatusPartialContent {
 		return nil, retryAfter(response), statusError(response)
 	}
-	answer, err = c.pending.read(response.Body, call.MaxResponse)
+	answer, err = s.pending.read(response.Body, call.MaxResponse)
 	if err == nil && call.NeedsBody && len(answer) == 0 {
 		return nil, -1, fmt.Errorf("0-length response with status code: %d and content type: %s", code, response.Header.Get("Content-Type"))
 	}
@@ -161,12 +161,12 @@ type pendingBody struct {
 }
 
 // Write implements io.Writer.
-func (w *pendingBody) Write(p []byte) (int, error) {
-	if w.of.bytes.Add(int64(len(p))) > maxPending {
-		w.of.bytes.Add(-int64(len(p)))
+func (b *pendingBody) Write(p []byte) (int, error) {
+	if b.of.bytes.Add(int64(len(p))) > maxPending {
+		b.of.bytes.Add(-int64(len(p)))
 		return 0, fmt.Errorf("answers with more than %d bytes are being read from the webhook", maxPending)
 	}
-	return w.text.Write(p)
+	return b.text.Write(p)
 }
 
 // retryAfter returns the duration in the Retry-After header of a response with code 429 or 5xx. It returns -1 if there is

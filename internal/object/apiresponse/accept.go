@@ -37,11 +37,11 @@ func ParseAccept(header string) []MediaRange {
 	return clauses
 }
 
-func (c *MediaRange) specificity() int {
+func (r *MediaRange) specificity() int {
 	switch {
-	case c.Type == "*":
+	case r.Type == "*":
 		return 0
-	case c.Subtype == "*":
+	case r.Subtype == "*":
 		return 1
 	}
 	return 2
@@ -79,17 +79,17 @@ func parseClause(s string) (MediaRange, bool) {
 }
 
 // Matches reports whether the range includes the media type. It ignores parameters.
-func (c *MediaRange) Matches(mediaType string) bool {
-	if c.Type == "*" && c.Subtype == "*" {
+func (r *MediaRange) Matches(mediaType string) bool {
+	if r.Type == "*" && r.Subtype == "*" {
 		return true
 	}
 	t, sub, _ := strings.Cut(mediaType, "/")
-	return c.Type == t && (c.Subtype == sub || c.Subtype == "*")
+	return r.Type == t && (r.Subtype == sub || r.Subtype == "*")
 }
 
 // RequestsConversion reports whether the range requests the response as another kind, such as a Table.
-func (c *MediaRange) RequestsConversion() bool {
-	return c.Params["as"] != "" || c.Params["g"] != "" || c.Params["v"] != ""
+func (r *MediaRange) RequestsConversion() bool {
+	return r.Params["as"] != "" || r.Params["g"] != "" || r.Params["v"] != ""
 }
 
 // Negotiate returns the first offered media type that the client accepts without a conversion.

@@ -20,10 +20,10 @@ const beforeFirstApply = "before-first-apply"
 
 // accepts reports whether the incremental algorithm can handle an apply at all. The general algorithm handles invalid
 // configurations, and applies that migrate kubectl's last-applied annotation.
-func (f *incremental) accepts(live registry.Object, configuration map[string]any, manager string) bool {
-	f.prepare()
-	if !f.usable || !utf8.ValidString(manager) ||
-		configuration["kind"] != f.m.config.Kind.Kind || configuration["apiVersion"] != f.m.apiVersion {
+func (inc *incremental) accepts(live registry.Object, configuration map[string]any, manager string) bool {
+	inc.prepare()
+	if !inc.usable || !utf8.ValidString(manager) ||
+		configuration["kind"] != inc.m.config.Kind.Kind || configuration["apiVersion"] != inc.m.apiVersion {
 		return false
 	}
 	meta, _ := configuration["metadata"].(map[string]any)
@@ -38,52 +38,52 @@ func (f *incremental) accepts(live registry.Object, configuration map[string]any
 
 // applied returns the fields that a configuration sets, except for those that are reset. It returns false for a
 // configuration that the general algorithm has to handle.
-func (f *incremental) applied(w *walk, configuration map[string]any) (*set, bool) {
-	w.begin(f.reset)
+func (inc *incremental) applied(w *walk, configuration map[string]any) (*set, bool) {
+	w.begin(inc.reset)
 	w.unique = true
-	w.applied(f.shape, configuration)
-	return w.result(changed).without(f.reset), !w.failed
+	w.applied(inc.shape, configuration)
+	return w.result(changed).without(inc.reset), !w.failed
 }
 
 // applyNew is Apply where there is no object yet: the object is the configuration.
-func (f *incremental) applyNew(configuration map[string]any, manager string, now time.Time) (registry.Object, bool) {
+func (inc *incremental) applyNew(configuration map[string]any, manager string, now time.Time) (registry.Object, bool) {
 	meta, _ := configuration["metadata"].(map[string]any)
-	if meta["name"] == nil || !f.accepts(nil, configuration, manager) {
+	if meta["name"] == nil || !inc.accepts(nil, configuration, manager) {
 		return nil, false
 	}
 	w := walks.Get().(*walk)
 	defer walks.Put(w)
-	set, ok := f.applied(w, configuration)
+	set, ok := inc.applied(w, configuration)
 	if !ok {
 		return nil, false
 	}
-	object := f.m.make()
+	object := inc.m.make()
 	if t, isTree := object.(*unstructured.Unstructured); isTree {
 		t.Object = runtime.DeepCopyJSON(configuration)
 	} else if runtime.DefaultUnstructuredConverter.FromUnstructured(configuration, object) != nil {
 		return nil, false
 	}
-	object.GetObjectKind().SetGroupVersionKind(f.m.config.Kind)
-	f.setDefaults(object)
-	self := owner{entry: f.applier(manager), set: set.difference(neverOwned), dirty: true}
+	object.GetObjectKind().SetGroupVersionKind(inc.m.config.Kind)
+	inc.setDefaults(object)
+	self := owner{entry: inc.applier(manager), set: set.difference(neverOwned), dirty: true}
 	self.setTime(now)
-	return object, f.record(object, []owner{self})
+	return object, inc.record(object, []owner{self})
 }
 
-func (f *incremental) setDefaults(object registry.Object) {
-	if f.m.config.Default != nil {
-		f.m.config.Default(object)
+func (inc *incremental) setDefaults(object registry.Object) {
+	if inc.m.config.Default != nil {
+		inc.m.config.Default(object)
 	}
 }
 
 // applier is the entry of a manager that applies, without fields.
-func (f *incremental) applier(manager string) metav1.ManagedFieldsEntry {
+func (inc *incremental) applier(manager string) metav1.ManagedFieldsEntry {
 	if manager == "" {
 		manager = "unknown"
 	}
 	return metav1.ManagedFieldsEntry{
-		Manager: manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: f.m.apiVersion,
-		FieldsType: "FieldsV1", Subresource: f.m.config.Subresource,
+		Manager: manager, Operation: metav1.ManagedFieldsOperationApply, APIVersion: inc.m.apiVersion,
+		FieldsType: "FieldsV1", Subresource: inc.m.config.Subresource,
 	}
 }
 
@@ -93,70 +93,70 @@ func (f *incremental) applier(manager string) metav1.ManagedFieldsEntry {
 // The result is a copy of live. The configuration is merged into it, and the fields are removed that the manager
 // applied before, does not apply now, and no other manager owns. Only the fields in the present and the last
 // configuration are examined; all others stay.
-func (f *incremental) apply(
+func (inc *incremental) apply(
 	ctx context.Context, live registry.Object, configuration map[string]any, manager string, force bool, now time.Time,
 ) (_ registry.Object, ok bool, _ error) {
-	if !f.accepts(live, configuration, manager) {
+	if !inc.accepts(live, configuration, manager) {
 		return nil, false, nil
 	}
 	owners, ok := entriesOf(live)
-	if !ok || !f.decode(owners) {
+	if !ok || !inc.decode(owners) {
 		return nil, false, nil
 	}
 	w := walks.Get().(*walk)
 	defer walks.Put(w)
-	set, ok := f.applied(w, configuration)
+	set, ok := inc.applied(w, configuration)
 	if !ok {
 		return nil, false, nil
 	}
-	object := f.bareCopy(live)
+	object := inc.bareCopy(live)
 	if object == nil {
 		return nil, false, nil
 	}
 	if len(owners) == 0 {
-		if owners, ok = f.ownAll(w, object, now); !ok {
+		if owners, ok = inc.ownAll(w, object, now); !ok {
 			return nil, false, nil
 		}
 	}
-	owners, mine := f.position(owners, manager)
+	owners, mine := inc.position(owners, manager)
 	last := owners[mine].set
 	owners[mine].set = set
 	m := merge{walk: w}
-	if !f.merge(&m, object, configuration, set, last, owners) {
+	if !inc.merge(&m, object, configuration, set, last, owners) {
 		return nil, false, nil
 	}
 	modified, removedFields := w.result(changed), w.result(removed)
-	if taken := modified.without(f.reset); !force && !taken.empty() {
+	if taken := modified.without(inc.reset); !force && !taken.empty() {
 		if conflicts := conflictsOf(owners, mine, taken); len(conflicts) > 0 {
 			return nil, true, conflictError(conflicts)
 		}
 	}
-	takeFields(owners, mine, modified.without(f.reset), removedFields.without(f.reset))
+	takeFields(owners, mine, modified.without(inc.reset), removedFields.without(inc.reset))
 	own := set.difference(neverOwned)
 	owners[mine].set, owners[mine].dirty = own, !own.contains(last) || !last.contains(own)
 	if !modified.empty() || !removedFields.empty() || m.reordered {
-		if object, ok = f.completed(ctx, object); !ok {
+		if object, ok = inc.completed(ctx, object); !ok {
 			return nil, false, nil
 		}
 		owners[mine].setTime(now)
 	}
-	return object, f.record(object, owners), nil
+	return object, inc.record(object, owners), nil
 }
 
 // merge merges the configuration into object. mine are the fields that the configuration sets. From the last fields of
 // the manager, it removes those that neither the configuration nor another owner has.
-func (f *incremental) merge(
+func (inc *incremental) merge(
 	m *merge, object registry.Object, configuration map[string]any, mine, last *set, owners []owner,
 ) bool {
 	m.begin(nil)
 	tree, isTree := object.(*unstructured.Unstructured)
 	if isTree {
-		m.whole(f.shape, tree.Object)
-		m.treeMembers(f.shape, tree.Object, configuration)
+		m.whole(inc.shape, tree.Object)
+		m.treeMembers(inc.shape, tree.Object, configuration)
 	} else {
 		v := reflect.ValueOf(object).Elem()
-		m.check(f.plan, v)
-		m.value(f.plan, v, true, configuration)
+		m.check(inc.plan, v)
+		m.value(inc.plan, v, true, configuration)
 	}
 	if m.failed || last.empty() {
 		return !m.failed
@@ -175,16 +175,16 @@ func (f *incremental) merge(
 		return false
 	}
 	if isTree {
-		m.pruneTree(f.shape, tree.Object, last, owned)
+		m.pruneTree(inc.shape, tree.Object, last, owned)
 	} else {
-		m.prune(f.plan, reflect.ValueOf(object).Elem(), last, owned)
+		m.prune(inc.plan, reflect.ValueOf(object).Elem(), last, owned)
 	}
 	return !m.failed
 }
 
 // bareCopy returns a copy of an object without its managedFields, nil if the object is not of the Manager's kind.
-func (f *incremental) bareCopy(live registry.Object) registry.Object {
-	if reflect.TypeOf(live) != reflect.TypeOf(f.blank) {
+func (inc *incremental) bareCopy(live registry.Object) registry.Object {
+	if reflect.TypeOf(live) != reflect.TypeOf(inc.blank) {
 		return nil
 	}
 	var object registry.Object
@@ -197,7 +197,7 @@ func (f *incremental) bareCopy(live registry.Object) registry.Object {
 		object.SetManagedFields(nil)
 		object = object.DeepCopyObject().(registry.Object)
 	}
-	object.GetObjectKind().SetGroupVersionKind(f.m.config.Kind)
+	object.GetObjectKind().SetGroupVersionKind(inc.m.config.Kind)
 	return object
 }
 
@@ -222,17 +222,17 @@ func copyWithoutEntries(tree map[string]any) map[string]any {
 }
 
 // ownAll returns an owner of all fields of an object without managedFields.
-func (f *incremental) ownAll(w *walk, object registry.Object, now time.Time) ([]owner, bool) {
-	if !f.compare(w, f.blank, object) {
+func (inc *incremental) ownAll(w *walk, object registry.Object, now time.Time) ([]owner, bool) {
+	if !inc.compare(w, inc.blank, object) {
 		return nil, false
 	}
-	modified, removedFields := w.result(changed).without(f.reset), w.result(removed).without(f.reset)
-	return f.changed(nil, modified, removedFields, beforeFirstApply, now)
+	modified, removedFields := w.result(changed).without(inc.reset), w.result(removed).without(inc.reset)
+	return inc.changed(nil, modified, removedFields, beforeFirstApply, now)
 }
 
 // position finds the entry of a manager that applies, or adds it.
-func (f *incremental) position(owners []owner, manager string) ([]owner, int) {
-	self := f.applier(manager)
+func (inc *incremental) position(owners []owner, manager string) ([]owner, int) {
+	self := inc.applier(manager)
 	for i := range owners {
 		if sameOwner(&owners[i].entry, &self) {
 			return owners, i
@@ -254,17 +254,17 @@ func takeFields(owners []owner, mine int, modified, removedFields *set) {
 
 // completed returns a changed object with defaults, converted to the storage version and back, which drops fields that
 // the storage version does not have.
-func (f *incremental) completed(ctx context.Context, object registry.Object) (registry.Object, bool) {
-	f.setDefaults(object)
-	if f.m.config.Kind.GroupVersion() == f.m.config.Storage {
+func (inc *incremental) completed(ctx context.Context, object registry.Object) (registry.Object, bool) {
+	inc.setDefaults(object)
+	if inc.m.config.Kind.GroupVersion() == inc.m.config.Storage {
 		return object, true
 	}
-	convert := &converter{config: f.m.config, ctx: ctx}
-	stored, err := convert.ConvertToVersion(object, f.m.config.Storage)
+	convert := &converter{config: inc.m.config, ctx: ctx}
+	stored, err := convert.ConvertToVersion(object, inc.m.config.Storage)
 	if err != nil {
 		return nil, false
 	}
-	back, err := convert.ConvertToVersion(stored, f.m.config.Kind.GroupVersion())
+	back, err := convert.ConvertToVersion(stored, inc.m.config.Kind.GroupVersion())
 	if err != nil {
 		return nil, false
 	}

@@ -110,9 +110,9 @@ func TestSpecialApplies(t *testing.T) {
 }
 
 // tree is a document with the kind and the name around its members.
-func (c specialApply) tree(t *testing.T, members string) map[string]any {
+func (a specialApply) tree(t *testing.T, members string) map[string]any {
 	var out map[string]any
-	text := fmt.Sprintf(`{"apiVersion":%q,"kind":%q,%s}`, c.kind.gvk.GroupVersion(), c.kind.gvk.Kind, members)
+	text := fmt.Sprintf(`{"apiVersion":%q,"kind":%q,%s}`, a.kind.gvk.GroupVersion(), a.kind.gvk.Kind, members)
 	if err := scheme.UnmarshalTree([]byte(text), &out); err != nil {
 		t.Fatal(err)
 	}
@@ -122,11 +122,11 @@ func (c specialApply) tree(t *testing.T, members string) map[string]any {
 	return out
 }
 
-func (c specialApply) object(t *testing.T) registry.Object {
-	tree := &unstructured.Unstructured{Object: c.tree(t, c.live)}
+func (a specialApply) object(t *testing.T) registry.Object {
+	tree := &unstructured.Unstructured{Object: a.tree(t, a.live)}
 	tree.SetUID("u")
 	var entries []any
-	for owner, fields := range c.owners {
+	for owner, fields := range a.owners {
 		var operation, manager, subresource string
 		for i, part := range strings.Split(owner, "/") {
 			*[]*string{&operation, &manager, &subresource}[i] = part
@@ -136,7 +136,7 @@ func (c specialApply) object(t *testing.T) registry.Object {
 			t.Fatal(err)
 		}
 		entry := map[string]any{
-			"manager": manager, "operation": operation, "apiVersion": c.kind.gvk.GroupVersion().String(),
+			"manager": manager, "operation": operation, "apiVersion": a.kind.gvk.GroupVersion().String(),
 			"time": "2020-01-01T00:00:00Z", "fieldsType": "FieldsV1", "fieldsV1": set,
 		}
 		if subresource != "" {
@@ -145,7 +145,7 @@ func (c specialApply) object(t *testing.T) registry.Object {
 		entries = append(entries, entry)
 	}
 	tree.Object["metadata"].(map[string]any)["managedFields"] = entries
-	h := history{subject: subject{kind: c.kind}, live: tree}
+	h := history{subject: subject{kind: a.kind}, live: tree}
 	h.store(t)
 	if revision, ok := h.live.(*appsv1.ControllerRevision); ok {
 		revision.Data.Raw = []byte(`{"b":1,"a":2}`) // as it was stored, in this order

@@ -73,10 +73,10 @@ func copyEntries(from, to registry.Object) {
 
 // record makes owners the managedFields of an object. It returns false, and leaves the object as it is, where the
 // general algorithm has to write them.
-func (f *incremental) record(object registry.Object, owners []owner) bool {
+func (inc *incremental) record(object registry.Object, owners []owner) bool {
 	owners = slices.DeleteFunc(owners, func(o owner) bool { return o.set.empty() })
 	for i := range owners {
-		if o := &owners[i]; o.dirty && !f.write(o) {
+		if o := &owners[i]; o.dirty && !inc.write(o) {
 			return false
 		}
 	}
@@ -96,7 +96,7 @@ func (f *incremental) record(object registry.Object, owners []owner) bool {
 }
 
 // write writes the changed field set of an owner to its entry.
-func (f *incremental) write(o *owner) bool {
+func (inc *incremental) write(o *owner) bool {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
 	raw, ok := o.set.fields((*buffer)[:0])
@@ -106,8 +106,8 @@ func (f *incremental) write(o *owner) bool {
 	switch {
 	case !ok:
 		return false
-	case f.plan == nil:
-		o.tree, o.whole = f.cache.tree(raw, o.set), nil
+	case inc.plan == nil:
+		o.tree, o.whole = inc.cache.tree(raw, o.set), nil
 	default:
 		o.entry.FieldsV1 = &metav1.FieldsV1{}
 		o.entry.FieldsV1.SetRawBytes(raw) // copies them

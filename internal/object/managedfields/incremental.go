@@ -50,56 +50,56 @@ var neverOwned = setOfPaths("apiVersion", "kind", "metadata",
 func newIncremental(m *Manager) *incremental { return &incremental{m: m, cache: m.config.Cache} }
 
 // empty returns an object without fields, which must not be changed.
-func (f *incremental) empty() registry.Object {
-	f.prepare()
-	return f.blank
+func (inc *incremental) empty() registry.Object {
+	inc.prepare()
+	return inc.blank
 }
 
 // prepare compiles the schema of the kind, once.
-func (f *incremental) prepare() {
-	f.once.Do(func() {
-		f.blank = f.m.make()
-		f.blank.GetObjectKind().SetGroupVersionKind(f.m.config.Kind)
-		f.tapeName = f.m.config.Kind.String() + "/" + f.m.config.Subresource + "\x00"
-		if set := f.m.config.Reset[fieldpath.APIVersion(f.m.apiVersion)]; set != nil && !set.Empty() {
+func (inc *incremental) prepare() {
+	inc.once.Do(func() {
+		inc.blank = inc.m.make()
+		inc.blank.GetObjectKind().SetGroupVersionKind(inc.m.config.Kind)
+		inc.tapeName = inc.m.config.Kind.String() + "/" + inc.m.config.Subresource + "\x00"
+		if set := inc.m.config.Reset[fieldpath.APIVersion(inc.m.apiVersion)]; set != nil && !set.Empty() {
 			raw, err := set.ToJSON()
 			if err != nil {
 				return
 			}
 			var ok bool
-			if f.reset, ok = parseSet(string(raw)); !ok {
+			if inc.reset, ok = parseSet(string(raw)); !ok {
 				return
 			}
 		}
-		f.usable = f.compile()
+		inc.usable = inc.compile()
 	})
 }
 
 // compile sets the shape and, for a Go type, the plan. It returns false if only the general algorithm understands the
 // schema.
-func (f *incremental) compile() bool {
-	value, err := f.m.config.Types.ObjectToTyped(f.blank)
+func (inc *incremental) compile() bool {
+	value, err := inc.m.config.Types.ObjectToTyped(inc.blank)
 	if err != nil {
 		return false
 	}
-	if f.shape = shapeOf(value.Schema(), value.TypeRef()); f.shape == nil {
+	if inc.shape = shapeOf(value.Schema(), value.TypeRef()); inc.shape == nil {
 		return false
 	}
-	if _, isTree := f.blank.(*unstructured.Unstructured); !isTree {
-		f.plan = f.planned(reflect.TypeOf(f.blank))
+	if _, isTree := inc.blank.(*unstructured.Unstructured); !isTree {
+		inc.plan = inc.planned(reflect.TypeOf(inc.blank))
 	}
 	return true
 }
 
 // planned compiles the plan of the Go type of the kind. A comparison skips the fields of the root that are reset, unless
 // it may find there that the object does not fit its schema.
-func (f *incremental) planned(t reflect.Type) *plan {
+func (inc *incremental) planned(t reflect.Type) *plan {
 	p := planner{made: map[planPair]*plan{}}
-	root := p.planOf(goTypeOf(t), f.shape)
+	root := p.planOf(goTypeOf(t), inc.shape)
 	p.mark()
 	for i := range root.fields {
 		field := &root.fields[i]
-		field.skip = f.reset.has(field.name) && (field.plan == nil || !field.plan.holdsOmittedKeys(map[*plan]bool{}))
+		field.skip = inc.reset.has(field.name) && (field.plan == nil || !field.plan.holdsOmittedKeys(map[*plan]bool{}))
 	}
 	return root
 }
@@ -117,15 +117,15 @@ type owner struct {
 }
 
 // update is Update. If it returns false, object is as it was.
-func (f *incremental) update(live, object registry.Object, manager string, now time.Time) bool {
-	f.prepare()
-	if !f.usable || !utf8.ValidString(manager) {
+func (inc *incremental) update(live, object registry.Object, manager string, now time.Time) bool {
+	inc.prepare()
+	if !inc.usable || !utf8.ValidString(manager) {
 		return false
 	}
-	if live == f.blank && f.create(object, manager, now) {
+	if live == inc.blank && inc.create(object, manager, now) {
 		return true
 	}
-	owners, ok := f.owners(live, object)
+	owners, ok := inc.owners(live, object)
 	if !ok {
 		return false
 	}
@@ -137,9 +137,9 @@ func (f *incremental) update(live, object registry.Object, manager string, now t
 	restore := detachEntries(object)
 	w := walks.Get().(*walk)
 	defer walks.Put(w)
-	if f.compare(w, live, object) {
-		modified, removedFields := w.result(changed).without(f.reset), w.result(removed).without(f.reset)
-		if owners, ok = f.changed(owners, modified, removedFields, manager, now); ok && f.record(object, owners) {
+	if inc.compare(w, live, object) {
+		modified, removedFields := w.result(changed).without(inc.reset), w.result(removed).without(inc.reset)
+		if owners, ok = inc.changed(owners, modified, removedFields, manager, now); ok && inc.record(object, owners) {
 			return true
 		}
 	}
@@ -148,29 +148,29 @@ func (f *incremental) update(live, object registry.Object, manager string, now t
 }
 
 // compare records the differences between two objects in the sets of w.
-func (f *incremental) compare(w *walk, live, object registry.Object) bool {
-	w.begin(f.reset)
-	if f.plan == nil {
+func (inc *incremental) compare(w *walk, live, object registry.Object) bool {
+	w.begin(inc.reset)
+	if inc.plan == nil {
 		l, okL := live.(*unstructured.Unstructured)
 		r, okR := object.(*unstructured.Unstructured)
 		if !okL || !okR {
 			return false
 		}
-		w.trees(f.shape, tree{l.Object, true}, tree{r.Object, true})
+		w.trees(inc.shape, tree{l.Object, true}, tree{r.Object, true})
 		return !w.failed
 	}
 	l, r := reflect.ValueOf(live), reflect.ValueOf(object)
-	if t := reflect.TypeOf(f.blank); l.Type() != t || r.Type() != t {
+	if t := reflect.TypeOf(inc.blank); l.Type() != t || r.Type() != t {
 		return false
 	}
-	w.values(f.plan, l, r)
+	w.values(inc.plan, l, r)
 	return !w.failed
 }
 
 // owners returns the decoded entries with which an update begins: those in the request, or those of the live object if
 // the request has none. Requests to subresources cannot set entries.
-func (f *incremental) owners(live, object registry.Object) ([]owner, bool) {
-	if f.m.config.Subresource == "" {
+func (inc *incremental) owners(live, object registry.Object) ([]owner, bool) {
+	if inc.m.config.Subresource == "" {
 		sent, ok := entriesOf(object)
 		if !ok {
 			return nil, false
@@ -179,11 +179,11 @@ func (f *incremental) owners(live, object registry.Object) ([]owner, bool) {
 			return nil, true
 		}
 		if len(sent) > 0 {
-			return sent, f.decode(sent)
+			return sent, inc.decode(sent)
 		}
 	}
 	owners, ok := entriesOf(live)
-	return owners, ok && f.decode(owners)
+	return owners, ok && inc.decode(owners)
 }
 
 // blank reports whether no field of the entry is set.
@@ -193,12 +193,12 @@ func (o *owner) blank() bool {
 
 // decode decodes the field sets of owners. It returns false for entries that the general algorithm has to handle, and
 // for entries of other versions, which have to be converted.
-func (f *incremental) decode(owners []owner) bool {
+func (inc *incremental) decode(owners []owner) bool {
 	for i := range owners {
 		o := &owners[i]
 		e := &o.entry
 		if e.Operation != metav1.ManagedFieldsOperationApply && e.Operation != metav1.ManagedFieldsOperationUpdate ||
-			e.APIVersion != f.m.apiVersion || e.FieldsType != "FieldsV1" || !utf8.ValidString(e.Manager) {
+			e.APIVersion != inc.m.apiVersion || e.FieldsType != "FieldsV1" || !utf8.ValidString(e.Manager) {
 			return false
 		}
 		for j := range i {
@@ -210,9 +210,9 @@ func (f *incremental) decode(owners []owner) bool {
 		switch {
 		case o.tree != nil:
 			o.set, ok = treeSet(o.tree)
-			ok = ok && f.shape.fitsSchema(o.set, false)
+			ok = ok && inc.shape.fitsSchema(o.set, false)
 		case e.FieldsV1 != nil:
-			o.set, ok = f.cache.set(e.FieldsV1.GetRawBytes(), f.shape)
+			o.set, ok = inc.cache.set(e.FieldsV1.GetRawBytes(), inc.shape)
 		}
 		if !ok {
 			return false
@@ -228,15 +228,15 @@ func sameOwner(a, b *metav1.ManagedFieldsEntry) bool {
 
 // changed returns what becomes of the owners, which it may change, when an update by manager modified and removed
 // fields. It returns false if there are too many owners then.
-func (f *incremental) changed(
+func (inc *incremental) changed(
 	owners []owner, modified, removedFields *set, manager string, now time.Time,
 ) ([]owner, bool) {
 	if manager == "" {
 		manager = "unknown"
 	}
 	self := metav1.ManagedFieldsEntry{
-		Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: f.m.apiVersion,
-		FieldsType: "FieldsV1", Subresource: f.m.config.Subresource,
+		Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: inc.m.apiVersion,
+		FieldsType: "FieldsV1", Subresource: inc.m.config.Subresource,
 	}
 	own := modified.difference(neverOwned)
 	mine := -1

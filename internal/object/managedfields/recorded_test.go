@@ -63,11 +63,11 @@ func recordedManager(t *testing.T, c recorded) *Manager {
 	return k.manager(t)
 }
 
-func (c recorded) object(t *testing.T, raw json.RawMessage) registry.Object {
+func (r recorded) object(t *testing.T, raw json.RawMessage) registry.Object {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil
 	}
-	o := recordedKinds[c.Kind[2]].make()
+	o := recordedKinds[r.Kind[2]].make()
 	if err := json.Unmarshal(raw, o); err != nil {
 		t.Fatal(err)
 	}
@@ -118,19 +118,19 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
-func (c recorded) testUpdate(t *testing.T) {
-	m := recordedManager(t, c)
-	live, want := c.object(t, c.Live), c.object(t, c.Expect)
+func (r recorded) testUpdate(t *testing.T) {
+	m := recordedManager(t, r)
+	live, want := r.object(t, r.Live), r.object(t, r.Expect)
 	object := want.DeepCopyObject().(registry.Object)
 	object.SetManagedFields(nil)
-	switch sent := string(c.Sent); sent {
+	switch sent := string(r.Sent); sent {
 	case "", `"absent"`, "null":
 		if live != nil && sent == "" {
 			object.SetManagedFields(live.GetManagedFields())
 		}
 	default:
 		var entries []metav1.ManagedFieldsEntry
-		if err := json.Unmarshal(c.Sent, &entries); err != nil {
+		if err := json.Unmarshal(r.Sent, &entries); err != nil {
 			t.Skip(err)
 		}
 		object.SetManagedFields(entries)
@@ -138,22 +138,22 @@ func (c recorded) testUpdate(t *testing.T) {
 	if live == nil {
 		object.SetUID("")
 	}
-	got := m.Update(context.Background(), live, object, c.Manager, testNow)
+	got := m.Update(context.Background(), live, object, r.Manager, testNow)
 	if a, b := owned(got.GetManagedFields()), owned(want.GetManagedFields()); a != b {
 		t.Errorf("got\n%s\nwant\n%s", a, b)
 	}
 }
 
-func (c recorded) testApply(t *testing.T) {
-	m := recordedManager(t, c)
+func (r recorded) testApply(t *testing.T) {
+	m := recordedManager(t, r)
 	var configuration map[string]any
-	if err := yaml.Unmarshal([]byte(c.Body), &configuration); err != nil {
+	if err := yaml.Unmarshal([]byte(r.Body), &configuration); err != nil {
 		t.Fatal(err)
 	}
-	live := c.object(t, c.Live)
-	got, err := m.Apply(context.Background(), live, configuration, c.Manager, c.Force, testNow)
+	live := r.object(t, r.Live)
+	got, err := m.Apply(context.Background(), live, configuration, r.Manager, r.Force, testNow)
 	var want metav1.Status
-	if json.Unmarshal(c.Expect, &want) == nil && want.Kind == "Status" {
+	if json.Unmarshal(r.Expect, &want) == nil && want.Kind == "Status" {
 		var status kerrors.APIStatus
 		if !errors.As(err, &status) {
 			t.Fatalf("got %v, want %s", err, want.Message)
@@ -168,7 +168,7 @@ func (c recorded) testApply(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	object := c.object(t, c.Expect)
+	object := r.object(t, r.Expect)
 	if a, b := owned(got.GetManagedFields()), owned(object.GetManagedFields()); a != b {
 		t.Errorf("got\n%s\nwant\n%s", a, b)
 	}

@@ -34,11 +34,11 @@ type cached struct {
 }
 
 // weight returns how many bytes of a Cache an entry takes.
-func (e *cached) weight() int {
-	if e.tree != nil {
-		return 2 * len(e.raw)
+func (c *cached) weight() int {
+	if c.tree != nil {
+		return 2 * len(c.raw)
 	}
-	return len(e.raw) + len(e.fields)
+	return len(c.raw) + len(c.fields)
 }
 
 // NewCache returns a Cache for about maxBytes of fieldsV1. The decoded sets take about five times as much memory.

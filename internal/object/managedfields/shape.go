@@ -99,28 +99,28 @@ func shapeOf(s *schema.Schema, ref schema.TypeRef) *shape {
 	return out
 }
 
-func (r *shapes) resolve(ref schema.TypeRef) *shape {
+func (s *shapes) resolve(ref schema.TypeRef) *shape {
 	out := &shape{}
 	if ref.NamedType != nil {
 		name := shapeName{name: *ref.NamedType}
 		if ref.ElementRelationship != nil {
 			name.relationship = *ref.ElementRelationship
 		}
-		if known := r.named[name]; known != nil {
+		if known := s.named[name]; known != nil {
 			return known
 		}
-		r.named[name] = out
+		s.named[name] = out
 	}
-	atom, ok := r.schema.Resolve(ref)
+	atom, ok := s.schema.Resolve(ref)
 	if !ok {
-		r.bad = true
+		s.bad = true
 		return out
 	}
-	r.fill(out, atom)
+	s.fill(out, atom)
 	return out
 }
 
-func (r *shapes) fill(out *shape, atom schema.Atom) {
+func (s *shapes) fill(out *shape, atom schema.Atom) {
 	if atom.Scalar != nil {
 		switch *atom.Scalar {
 		case schema.Numeric:
@@ -132,7 +132,7 @@ func (r *shapes) fill(out *shape, atom schema.Atom) {
 		case schema.Untyped:
 			out.scalar = untyped
 		default:
-			r.bad = true
+			s.bad = true
 		}
 	}
 	if l := atom.List; l != nil {
@@ -140,9 +140,9 @@ func (r *shapes) fill(out *shape, atom schema.Atom) {
 		out.listAtomic = l.ElementRelationship == schema.Atomic
 		out.associative = l.ElementRelationship == schema.Associative
 		out.keys = slices.Sorted(slices.Values(l.Keys))
-		out.item = r.resolve(l.ElementType)
+		out.item = s.resolve(l.ElementType)
 		if !out.listAtomic && !out.associative {
-			r.bad = true
+			s.bad = true
 		}
 	}
 	if m := atom.Map; m != nil {
@@ -150,18 +150,18 @@ func (r *shapes) fill(out *shape, atom schema.Atom) {
 		out.mapAtomic = m.ElementRelationship == schema.Atomic
 		out.fields = make(map[string]*shapeField, len(m.Fields))
 		for i := range m.Fields {
-			f := &shapeField{shape: r.resolve(m.Fields[i].Type)}
+			f := &shapeField{shape: s.resolve(m.Fields[i].Type)}
 			f.fallback, f.hasFallback = partOf(m.Fields[i].Default)
 			f.fallback.name = m.Fields[i].Name
 			out.fields[m.Fields[i].Name] = f
 		}
 		if m.ElementType != (schema.TypeRef{}) {
-			out.element = r.resolve(m.ElementType)
+			out.element = s.resolve(m.ElementType)
 		}
 		out.deduced = m.Fields == nil && deduced(m.ElementType)
 	}
 	if atom.Scalar == nil && atom.List == nil && atom.Map == nil {
-		r.bad = true
+		s.bad = true
 	}
 }
 

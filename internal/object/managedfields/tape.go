@@ -61,15 +61,15 @@ func (w *walk) tapeStep(s *step) {
 
 // create is update for a new object of a Go type that the client sent without managedFields. It returns false, and
 // leaves the object as it is, if update has to do the work.
-func (f *incremental) create(object registry.Object, manager string, now time.Time) bool {
-	if f.plan == nil || object.GetManagedFields() != nil || reflect.TypeOf(object) != reflect.TypeOf(f.blank) {
+func (inc *incremental) create(object registry.Object, manager string, now time.Time) bool {
+	if inc.plan == nil || object.GetManagedFields() != nil || reflect.TypeOf(object) != reflect.TypeOf(inc.blank) {
 		return false
 	}
 	w := walks.Get().(*walk)
 	defer walks.Put(w)
-	w.begin(f.reset)
-	w.taping, w.tape = true, append(append(w.tape[:0], tapePrefix), f.tapeName...)
-	w.values(f.plan, reflect.ValueOf(f.blank), reflect.ValueOf(object))
+	w.begin(inc.reset)
+	w.taping, w.tape = true, append(append(w.tape[:0], tapePrefix), inc.tapeName...)
+	w.values(inc.plan, reflect.ValueOf(inc.blank), reflect.ValueOf(object))
 	if w.failed {
 		return false
 	}
@@ -77,12 +77,12 @@ func (f *incremental) create(object registry.Object, manager string, now time.Ti
 	if cap(key) > maxBuffer {
 		w.tape = nil
 	}
-	raw, ok := f.cache.fields(key)
+	raw, ok := inc.cache.fields(key)
 	if !ok {
-		if raw, ok = f.fieldsOfNew(w, object); !ok {
+		if raw, ok = inc.fieldsOfNew(w, object); !ok {
 			return false
 		}
-		f.cache.keepFields(key, raw)
+		inc.cache.keepFields(key, raw)
 	}
 	if len(raw) == 0 {
 		return true
@@ -91,8 +91,8 @@ func (f *incremental) create(object registry.Object, manager string, now time.Ti
 		manager = "unknown"
 	}
 	entry := metav1.ManagedFieldsEntry{
-		Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: f.m.apiVersion,
-		FieldsType: "FieldsV1", Subresource: f.m.config.Subresource, Time: &metav1.Time{Time: now.UTC()},
+		Manager: manager, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: inc.m.apiVersion,
+		FieldsType: "FieldsV1", Subresource: inc.m.config.Subresource, Time: &metav1.Time{Time: now.UTC()},
 		FieldsV1: &metav1.FieldsV1{Raw: raw}, // entries are immutable
 	}
 	object.SetManagedFields([]metav1.ManagedFieldsEntry{entry})
@@ -100,11 +100,11 @@ func (f *incremental) create(object registry.Object, manager string, now time.Ti
 }
 
 // fieldsOfNew returns the encoded set of the fields that a new object sets, none if it sets none.
-func (f *incremental) fieldsOfNew(w *walk, object registry.Object) ([]byte, bool) {
-	if !f.compare(w, f.blank, object) {
+func (inc *incremental) fieldsOfNew(w *walk, object registry.Object) ([]byte, bool) {
+	if !inc.compare(w, inc.blank, object) {
 		return nil, false
 	}
-	own := w.result(changed).without(f.reset).difference(neverOwned)
+	own := w.result(changed).without(inc.reset).difference(neverOwned)
 	if own.empty() {
 		return nil, true
 	}

@@ -37,8 +37,8 @@ type SideWrites struct {
 }
 
 // with adds the side writes to the transaction of the object.
-func (c *SideWrites) with(txn storage.Txn) storage.Txn {
-	txn.Conditions = append(txn.Conditions, c.Conditions...)
-	txn.Ops = append(txn.Ops, c.Ops...)
+func (w *SideWrites) with(txn storage.Txn) storage.Txn {
+	txn.Conditions = append(txn.Conditions, w.Conditions...)
+	txn.Ops = append(txn.Ops, w.Ops...)
 	return txn
 }

@@ -2,16 +2,16 @@ package registry
 
 // BindVersions binds the kinds of the versions of one custom resource to the store that place (see NewPlaced) returns.
 // The caller may serve them; the registry does not keep them.
-func (g *Registry) BindVersions(kinds []*Kind) ([]*Resource, error) {
+func (re *Registry) BindVersions(kinds []*Kind) ([]*Resource, error) {
 	out := make([]*Resource, 0, len(kinds))
 	for _, k := range kinds {
-		on := g.place(k, Root+k.Storage.Path+"/")
-		r, err := newResource(k, on, g.now)
+		on := re.place(k, Root+k.Storage.Path+"/")
+		r, err := newResource(k, on, re.now)
 		if err != nil {
 			return nil, err
 		}
-		if g.transformer != nil {
-			r.codec.transformer = g.transformer(k.GroupResource())
+		if re.transformer != nil {
+			r.codec.transformer = re.transformer(k.GroupResource())
 		}
 		out = append(out, r)
 	}

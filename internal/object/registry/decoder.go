@@ -15,39 +15,39 @@ import (
 type Decoder struct{ *bound }
 
 // Decode makes the object of o, in the storage version. The caller owns it.
-func (r *Decoder) Decode(ctx context.Context, o *cache.Object) (Object, error) {
+func (d *Decoder) Decode(ctx context.Context, o *cache.Object) (Object, error) {
 	if err := o.Err(); err != nil {
 		return nil, kerrors.NewInternalError(err)
 	}
-	if batch, ok := r.codec.encoding.(batchEncoding); ok {
-		if item, ok := cachedItem(o, batch.jsonID(r.codec.storage)); ok {
+	if batch, ok := d.codec.encoding.(batchEncoding); ok {
+		if item, ok := cachedItem(o, batch.jsonID(d.codec.storage)); ok {
 			return batch.decodeAsWritten(item)
 		}
 	}
-	return r.codec.decode(ctx, o.Data)
+	return d.codec.decode(ctx, o.Data)
 }
 
 // DecodeForWrite is Decode of an object that is about to be written again. It never uses a conversion that the cache
 // has: if that lacks a field, because a webhook was wrong at the time, the write would delete the field in the store.
-func (r *Decoder) DecodeForWrite(ctx context.Context, o *cache.Object) (Object, error) {
+func (d *Decoder) DecodeForWrite(ctx context.Context, o *cache.Object) (Object, error) {
 	if err := o.Err(); err != nil {
 		return nil, kerrors.NewInternalError(err)
 	}
-	return r.codec.decode(ctx, o.Data)
+	return d.codec.decode(ctx, o.Data)
 }
 
 // DecodeStored makes the object of o in the version that it was written in, without a conversion: deleting an object,
 // and its metadata, must not depend on a webhook. The caller owns it.
-func (r *Decoder) DecodeStored(o *cache.Object) (Object, error) {
+func (d *Decoder) DecodeStored(o *cache.Object) (Object, error) {
 	if err := o.Err(); err != nil {
 		return nil, kerrors.NewInternalError(err)
 	}
-	return r.codec.decodeAsWritten(o.Data)
+	return d.codec.decodeAsWritten(o.Data)
 }
 
 // DecodeAs makes the object of o in version v. The caller owns it.
-func (r *Decoder) DecodeAs(ctx context.Context, o *cache.Object, v *Version) (Object, error) {
-	obj, err := r.Decode(ctx, o)
+func (d *Decoder) DecodeAs(ctx context.Context, o *cache.Object, v *Version) (Object, error) {
+	obj, err := d.Decode(ctx, o)
 	if err != nil {
 		return nil, err
 	}
@@ -55,25 +55,25 @@ func (r *Decoder) DecodeAs(ctx context.Context, o *cache.Object, v *Version) (Ob
 }
 
 // DecodeEntry makes the object of an entry of the store, in the storage version.
-func (r *Decoder) DecodeEntry(ctx context.Context, e storage.Entry) (Object, error) {
-	o, err := r.objectOf(ctx, strings.TrimPrefix(e.Key, r.prefix), e.Value, e.ModRevision)
+func (d *Decoder) DecodeEntry(ctx context.Context, e storage.Entry) (Object, error) {
+	o, err := d.objectOf(ctx, strings.TrimPrefix(e.Key, d.prefix), e.Value, e.ModRevision)
 	if err != nil {
 		return nil, err
 	}
-	return r.Decode(ctx, o)
+	return d.Decode(ctx, o)
 }
 
 // ToVersion converts an object from the storage version.
-func (r *Decoder) ToVersion(ctx context.Context, obj Object, v *Version) (Object, error) {
+func (d *Decoder) ToVersion(ctx context.Context, obj Object, v *Version) (Object, error) {
 	return v.fromStorage(ctx, obj)
 }
 
 // ToStorage converts an object to the storage version.
-func (r *Decoder) ToStorage(ctx context.Context, obj Object, v *Version) (Object, error) {
+func (d *Decoder) ToStorage(ctx context.Context, obj Object, v *Version) (Object, error) {
 	if v.Check != nil {
 		if err := v.Check(obj); err != nil {
 			return nil, kerrors.NewBadRequest(
-				fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", r.kind.Name, v.Name, r.kind.Name, err),
+				fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", d.kind.Name, v.Name, d.kind.Name, err),
 			)
 		}
 	}
@@ -84,4 +84,4 @@ func (r *Decoder) ToStorage(ctx context.Context, obj Object, v *Version) (Object
 }
 
 // Decodes is the number of objects decoded from stored bytes so far.
-func (r *Decoder) Decodes() int64 { return r.codec.decodes.Load() }
+func (d *Decoder) Decodes() int64 { return d.codec.decodes.Load() }

@@ -23,14 +23,14 @@ type Lifecycle struct {
 // Lifecycle reads the metadata of an object from its stored bytes. It decodes no object, and no other part of the
 // metadata, unless the kind is stored in a form that has to be converted. The caller makes sure that o is readable (see
 // Readable).
-func (r *Decoder) Lifecycle(o *cache.Object) (Lifecycle, error) {
+func (d *Decoder) Lifecycle(o *cache.Object) (Lifecycle, error) {
 	if err := o.Err(); err != nil {
 		return Lifecycle{}, kerrors.NewInternalError(err)
 	}
-	if _, ok := r.codec.encoding.(*protobufEncoding); ok {
+	if _, ok := d.codec.encoding.(*protobufEncoding); ok {
 		return protoLifecycle(o.Data)
 	}
-	text, err := r.codec.metadata(o.Data)
+	text, err := d.codec.metadata(o.Data)
 	if err != nil {
 		return Lifecycle{}, err
 	}

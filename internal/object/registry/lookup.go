@@ -13,8 +13,8 @@ import (
 
 // Lookup returns an object, decoded, nil if there is none. The object has every change that this process has
 // acknowledged. Changes of other servers on the same store may be missing if the object is in the cache.
-func (g *Registry) Lookup(ctx context.Context, gr schema.GroupResource, namespace, name string) (Object, error) {
-	r := g.resources[gr]
+func (re *Registry) Lookup(ctx context.Context, gr schema.GroupResource, namespace, name string) (Object, error) {
+	r := re.resources[gr]
 	if r == nil {
 		return nil, apierr.PathNotFound()
 	}
@@ -27,8 +27,8 @@ func (g *Registry) Lookup(ctx context.Context, gr schema.GroupResource, namespac
 
 // Stored returns the latest state of an object, decoded, nil if there is none. It reads from the store and does not
 // load the resource into memory: use it for rare reads.
-func (g *Registry) Stored(ctx context.Context, gr schema.GroupResource, namespace, name string) (Object, error) {
-	r := g.resources[gr]
+func (re *Registry) Stored(ctx context.Context, gr schema.GroupResource, namespace, name string) (Object, error) {
+	r := re.resources[gr]
 	if r == nil {
 		return nil, apierr.PathNotFound()
 	}
@@ -59,8 +59,8 @@ var uidPath = []int32{1, 5}
 
 // Life reads an object's UID and deletion from its stored bytes, under the
 // conditions of Lookup. It is for kinds that are stored as protobuf.
-func (g *Registry) Life(ctx context.Context, gr schema.GroupResource, namespace, name string) (Life, error) {
-	r := g.resources[gr]
+func (re *Registry) Life(ctx context.Context, gr schema.GroupResource, namespace, name string) (Life, error) {
+	r := re.resources[gr]
 	if r == nil {
 		return Life{}, apierr.PathNotFound()
 	}

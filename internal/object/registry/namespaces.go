@@ -21,8 +21,8 @@ const (
 var deletionTimestampPath = []int32{1, 9}
 
 // NamespaceState returns the state of a namespace, read from its stored bytes because every create in it calls this.
-func (g *Registry) NamespaceState(ctx context.Context, name string) (NamespaceState, error) {
-	r := g.resources[schema.GroupResource{Resource: "namespaces"}]
+func (re *Registry) NamespaceState(ctx context.Context, name string) (NamespaceState, error) {
+	r := re.resources[schema.GroupResource{Resource: "namespaces"}]
 	o, err := r.Reader.lookup(ctx, name)
 	if err != nil || o == nil {
 		return NamespaceMissing, err
@@ -35,8 +35,8 @@ func (g *Registry) NamespaceState(ctx context.Context, name string) (NamespaceSt
 }
 
 // NamespaceSince returns the revision at which a namespace was created, 0 if there is none.
-func (g *Registry) NamespaceSince(ctx context.Context, name string) (int64, error) {
-	o, err := g.resources[schema.GroupResource{Resource: "namespaces"}].Reader.lookup(ctx, name)
+func (re *Registry) NamespaceSince(ctx context.Context, name string) (int64, error) {
+	o, err := re.resources[schema.GroupResource{Resource: "namespaces"}].Reader.lookup(ctx, name)
 	if err != nil || o == nil {
 		return 0, err
 	}
@@ -45,7 +45,7 @@ func (g *Registry) NamespaceSince(ctx context.Context, name string) (int64, erro
 
 // HasRevisionsOfNamespaces reports whether a revision of the resource can be compared with the one at which a namespace
 // was created: both are in one store. With --etcd-servers-overrides they may not be.
-func (g *Registry) HasRevisionsOfNamespaces(r *Resource) bool {
-	namespaces := g.resources[schema.GroupResource{Resource: "namespaces"}]
+func (re *Registry) HasRevisionsOfNamespaces(r *Resource) bool {
+	namespaces := re.resources[schema.GroupResource{Resource: "namespaces"}]
 	return namespaces != nil && namespaces.store == r.store
 }

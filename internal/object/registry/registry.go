@@ -62,17 +62,17 @@ func NewPlaced(kinds []*Kind, place func(k *Kind, prefix string) Backend, now fu
 }
 
 // Now returns the time of the clock of API objects.
-func (g *Registry) Now() time.Time { return g.now() }
+func (re *Registry) Now() time.Time { return re.now() }
 
 // Resource returns the resource of that name, nil if there is none.
-func (g *Registry) Resource(r schema.GroupResource) *Resource { return g.resources[r] }
+func (re *Registry) Resource(r schema.GroupResource) *Resource { return re.resources[r] }
 
 // Resources returns all resources, in the order of the kinds.
-func (g *Registry) Resources() []*Resource { return g.list }
+func (re *Registry) Resources() []*Resource { return re.list }
 
 // Get implements Access.
-func (g *Registry) Get(ctx context.Context, gr schema.GroupResource, namespace, name string) (Object, error) {
-	r := g.resources[gr]
+func (re *Registry) Get(ctx context.Context, gr schema.GroupResource, namespace, name string) (Object, error) {
+	r := re.resources[gr]
 	if r == nil {
 		return nil, apierr.PathNotFound()
 	}
@@ -84,10 +84,10 @@ func (g *Registry) Get(ctx context.Context, gr schema.GroupResource, namespace, 
 }
 
 // List implements Access.
-func (g *Registry) List(ctx context.Context, gr schema.GroupResource, namespace string) ([]Object, error) {
+func (re *Registry) List(ctx context.Context, gr schema.GroupResource, namespace string) ([]Object, error) {
 	var objs []Object
 	var failed error
-	err := g.Each(ctx, gr, namespace, func(decode func() (Object, error)) bool {
+	err := re.Each(ctx, gr, namespace, func(decode func() (Object, error)) bool {
 		var obj Object
 		if obj, failed = decode(); failed != nil {
 			return false
@@ -103,10 +103,10 @@ func (g *Registry) List(ctx context.Context, gr schema.GroupResource, namespace 
 
 // Each calls yield for the objects of a namespace ("" means all) in the order of their keys, until it returns false.
 // decode returns the object; without calling it, an object costs little.
-func (g *Registry) Each(
+func (re *Registry) Each(
 	ctx context.Context, gr schema.GroupResource, namespace string, yield func(decode func() (Object, error)) bool,
 ) error {
-	r := g.resources[gr]
+	r := re.resources[gr]
 	if r == nil {
 		return apierr.PathNotFound()
 	}
@@ -123,14 +123,14 @@ func (g *Registry) Each(
 
 // ParseKey returns the resource, the namespace and the name that a key of the store is for; the name is empty if it is none of an
 // object. A key of a resource that the registry does not have is taken for one of a custom resource.
-func (g *Registry) ParseKey(key string) (gr schema.GroupResource, namespace, name string) {
+func (re *Registry) ParseKey(key string) (gr schema.GroupResource, namespace, name string) {
 	rest, ok := strings.CutPrefix(key, Root)
 	if !ok {
 		return gr, "", ""
 	}
 	parts := strings.Split(rest, "/")
 	for n := min(len(parts)-1, 3); n > 0; n-- {
-		if r := g.byPath[strings.Join(parts[:n], "/")]; r != nil {
+		if r := re.byPath[strings.Join(parts[:n], "/")]; r != nil {
 			gr, parts = r.Kind.GroupResource(), parts[n:]
 			if r.Kind.Namespaced != (len(parts) == 2) {
 				return gr, "", ""

@@ -26,9 +26,9 @@ type Transformer interface {
 // Transform has the values of every resource go through what transformer returns
 // for it; without it they are stored as they are. It must be called before the
 // registry is used.
-func (g *Registry) Transform(transformer func(schema.GroupResource) Transformer) {
-	g.transformer = transformer
-	for _, r := range g.list {
+func (re *Registry) Transform(transformer func(schema.GroupResource) Transformer) {
+	re.transformer = transformer
+	for _, r := range re.list {
 		r.codec.transformer = transformer(r.Kind.GroupResource())
 	}
 }

@@ -66,62 +66,62 @@ type Result struct {
 
 // SetAllocator makes a the resource's allocator. It is called before anything is
 // served. What a names has to be in the resource's own store.
-func (r *Writer) SetAllocator(a Allocator) { r.allocator = a }
+func (w *Writer) SetAllocator(a Allocator) { w.allocator = a }
 
 // Allocator returns what SetAllocator set; nil for most resources.
-func (r *Writer) Allocator() Allocator { return r.allocator }
+func (w *Writer) Allocator() Allocator { return w.allocator }
 
 // PutOp is the operation that stores obj, which is complete, as it is.
-func (r *Writer) PutOp(ctx context.Context, obj Object) (storage.Op, error) {
-	value, err := r.codec.value(ctx, obj)
+func (w *Writer) PutOp(ctx context.Context, obj Object) (storage.Op, error) {
+	value, err := w.codec.value(ctx, obj)
 	if err != nil {
 		return storage.Op{}, err
 	}
-	return r.put(ctx, r.key(obj.GetNamespace(), obj.GetName()), value)
+	return w.put(ctx, w.key(obj.GetNamespace(), obj.GetName()), value)
 }
 
 // conflict returns a *Conflict for an error of the store that is a *storage.ConflictError, and otherwise err.
-func (r *Writer) conflict(ctx context.Context, key string, err error) error {
+func (w *Writer) conflict(ctx context.Context, key string, err error) error {
 	met := (*storage.ConflictError)(nil)
 	if !errors.As(err, &met) {
 		return err
 	}
-	if met.Condition.Key != r.prefix+key {
+	if met.Condition.Key != w.prefix+key {
 		return &Conflict{SideWrite: met}
 	}
 	c := &Conflict{}
 	if met.Current.ModRevision != 0 {
-		c.Found, c.Err = r.objectOf(ctx, key, met.Current.Value, met.Current.ModRevision)
+		c.Found, c.Err = w.objectOf(ctx, key, met.Current.Value, met.Current.ModRevision)
 	}
 	return c
 }
 
 // Insert stores a new object, which is complete and of the storage version. It fails with a
 // *Conflict if there is one of that name.
-func (r *Writer) Insert(ctx context.Context, obj Object, c Commit) (Result, error) {
-	key := r.key(obj.GetNamespace(), obj.GetName())
+func (w *Writer) Insert(ctx context.Context, obj Object, c Commit) (Result, error) {
+	key := w.key(obj.GetNamespace(), obj.GetName())
 	if c.DryRun {
-		found, err := r.reader.current(ctx, key)
+		found, err := w.reader.current(ctx, key)
 		if err != nil {
 			return Result{}, err
 		}
 		if found != nil {
 			return Result{}, &Conflict{Found: found}
 		}
-		return r.dryResult(ctx, key, obj)
+		return w.dryResult(ctx, key, obj)
 	}
-	value, err := r.codec.value(ctx, obj)
+	value, err := w.codec.value(ctx, obj)
 	if err != nil {
 		return Result{}, err
 	}
 	buffer := previews.Get().(*[]byte)
 	defer previews.Put(buffer)
-	item, err := r.codec.preview(ctx, (*buffer)[:0], obj, value)
+	item, err := w.codec.preview(ctx, (*buffer)[:0], obj, value)
 	if err != nil {
 		return Result{}, err
 	}
 	keepPreview(buffer, item)
-	return r.commitPut(ctx, key, 0, value, item, c)
+	return w.commitPut(ctx, key, 0, value, item, c)
 }
 
 // Insertion is a new object, which is complete and of the storage version of its resource.
@@ -165,63 +165,63 @@ func InsertTogether(ctx context.Context, list []Insertion) error {
 
 // Replace stores obj instead of found, unless nothing would change. It fails with a *Conflict if found is not the
 // current state.
-func (r *Writer) Replace(ctx context.Context, found *cache.Object, obj Object, c Commit) (Result, error) {
+func (w *Writer) Replace(ctx context.Context, found *cache.Object, obj Object, c Commit) (Result, error) {
 	if c.DryRun {
-		return r.Unstored(ctx, found, obj)
+		return w.Unstored(ctx, found, obj)
 	}
-	value, err := r.codec.value(ctx, obj)
+	value, err := w.codec.value(ctx, obj)
 	if err != nil {
 		return Result{}, err
 	}
-	same, err := r.codec.read(value, found.Revision)
+	same, err := w.codec.read(value, found.Revision)
 	if err != nil {
 		return Result{}, err
 	}
 	if bytes.Equal(same.Data, found.Data) {
-		if stale, err := r.stale(ctx, found, value); err != nil || !stale {
+		if stale, err := w.stale(ctx, found, value); err != nil || !stale {
 			return Result{Object: found}, err
 		}
 	}
-	if c.Unconverted && r.renderer.IsPrepared() {
-		return r.commitPut(ctx, found.Key, found.Revision, value, nil, c)
+	if c.Unconverted && w.renderer.IsPrepared() {
+		return w.commitPut(ctx, found.Key, found.Revision, value, nil, c)
 	}
 	buffer := previews.Get().(*[]byte)
 	defer previews.Put(buffer)
-	item, err := r.codec.preview(ctx, (*buffer)[:0], obj, value)
+	item, err := w.codec.preview(ctx, (*buffer)[:0], obj, value)
 	keepPreview(buffer, item)
 	if err != nil {
 		// An object that could not be encoded before the write may be stored again, so that it can be deleted.
-		if _, before := r.renderer.encode(ctx, found, r.codec.storage); before == nil {
+		if _, before := w.renderer.encode(ctx, found, w.codec.storage); before == nil {
 			return Result{}, err
 		}
-		if item, err = r.renderer.encodeItem(ctx, found, r.codec.storage); err != nil {
+		if item, err = w.renderer.encodeItem(ctx, found, w.codec.storage); err != nil {
 			return Result{}, err
 		}
 	}
-	return r.commitPut(ctx, found.Key, found.Revision, value, item, c)
+	return w.commitPut(ctx, found.Key, found.Revision, value, item, c)
 }
 
 // stale reports whether an object must be written although nothing has changed, because it would be stored differently: with
 // another key, or in another version.
-func (r *Writer) stale(ctx context.Context, found *cache.Object, value []byte) (bool, error) {
-	head := r.codec.versionHead()
-	custom, compares := r.codec.encoding.(*unstructuredEncoding)
+func (w *Writer) stale(ctx context.Context, found *cache.Object, value []byte) (bool, error) {
+	head := w.codec.versionHead()
+	custom, compares := w.codec.encoding.(*unstructuredEncoding)
 	compares = compares && !custom.documents.IsNormal(found.Revision)
-	if r.codec.transformer == nil && head == nil && !compares {
+	if w.codec.transformer == nil && head == nil && !compares {
 		return false, nil
 	}
-	key := r.prefix + found.Key
+	key := w.prefix + found.Key
 	start := time.Now()
-	e, _, err := r.store.Get(ctx, key, 0)
-	r.metrics.Request(cache.GetOperation, start, err)
+	e, _, err := w.store.Get(ctx, key, 0)
+	w.metrics.Request(cache.GetOperation, start, err)
 	if err != nil || e.ModRevision != found.Revision {
 		// The write finds out about a change.
 		return true, err
 	}
 	plain, stale := e.Value, false
-	if r.codec.transformer != nil {
+	if w.codec.transformer != nil {
 		err = storage.RetryPending(ctx, func() (err error) {
-			plain, stale, err = r.codec.transformer.FromStore(ctx, key, e.Value)
+			plain, stale, err = w.codec.transformer.FromStore(ctx, key, e.Value)
 			return err
 		})
 	}
@@ -247,42 +247,42 @@ func keepPreview(buffer *[]byte, item []byte) {
 
 // commitPut stores a plain value instead of the value at a revision; 0 means that there is none. item is its JSON from
 // preview.
-func (r *Writer) commitPut(
+func (w *Writer) commitPut(
 	ctx context.Context, key string, revision int64, value, item []byte, c Commit,
 ) (Result, error) {
-	op, err := r.put(ctx, key, value)
+	op, err := w.put(ctx, key, value)
 	if err != nil {
 		return Result{}, err
 	}
-	op.TTL = r.kind.Storage.TTLSeconds
-	revision, err = r.commit(ctx, storage.Txn{
+	op.TTL = w.kind.Storage.TTLSeconds
+	revision, err = w.commit(ctx, storage.Txn{
 		Conditions: []storage.Condition{{Key: op.Key, ModRevision: revision}},
 		Ops:        []storage.Op{op},
 	}, c)
 	if err != nil {
-		return Result{}, r.conflict(ctx, key, err)
+		return Result{}, w.conflict(ctx, key, err)
 	}
-	return r.written(key, value, item, revision)
+	return w.written(key, value, item, revision)
 }
 
 // commit commits a transaction that changes an object of the resource, with what c adds to it, and notes its revision.
-func (r *Writer) commit(ctx context.Context, txn storage.Txn, c Commit) (int64, error) {
+func (w *Writer) commit(ctx context.Context, txn storage.Txn, c Commit) (int64, error) {
 	start := time.Now()
 	txn = c.SideWrites.with(txn)
-	if r.keepsAuthors {
+	if w.keepsAuthors {
 		author := authorOf(ctx, verbs[operationOf(&txn)], c.Manager)
 		txn.By = author.Encode(nil)
 	}
 	ctx, span := tracing.Start(ctx, "Commit")
 	defer span.End()
-	revision, err := r.store.Commit(ctx, txn)
+	revision, err := w.store.Commit(ctx, txn)
 	if conflict := (*storage.ConflictError)(nil); errors.As(err, &conflict) {
-		r.metrics.Request(operationOf(&txn), start, nil)
+		w.metrics.Request(operationOf(&txn), start, nil)
 	} else {
-		r.metrics.Request(operationOf(&txn), start, err)
+		w.metrics.Request(operationOf(&txn), start, err)
 	}
 	if err == nil {
-		r.noteWrite(revision)
+		w.noteWrite(revision)
 	}
 	if span.Recording() {
 		span.Set(attribute.Int("operations", len(txn.Ops)), attribute.Int("conditions", len(txn.Conditions)),
@@ -309,25 +309,25 @@ func operationOf(txn *storage.Txn) cache.Operation {
 }
 
 // noteWrite raises the result of LastWrite to revision.
-func (r *Writer) noteWrite(revision int64) {
+func (w *Writer) noteWrite(revision int64) {
 	for {
-		last := r.lastWrite.Load()
-		if revision <= last || r.lastWrite.CompareAndSwap(last, revision) {
+		last := w.lastWrite.Load()
+		if revision <= last || w.lastWrite.CompareAndSwap(last, revision) {
 			return
 		}
 	}
 }
 
 // Remove deletes found. It fails with a *Conflict if found is not the current state.
-func (r *Writer) Remove(ctx context.Context, found *cache.Object, c Commit) (Result, error) {
+func (w *Writer) Remove(ctx context.Context, found *cache.Object, c Commit) (Result, error) {
 	if c.DryRun {
 		return Result{Object: found, Deleted: true}, nil
 	}
-	revision, err := r.removeKey(ctx, found, c)
+	revision, err := w.removeKey(ctx, found, c)
 	if err != nil {
 		return Result{}, err
 	}
-	data, err := r.codec.Restamp(found.Data, revision)
+	data, err := w.codec.Restamp(found.Data, revision)
 	if err != nil {
 		return Result{}, err
 	}
@@ -336,67 +336,67 @@ func (r *Writer) Remove(ctx context.Context, found *cache.Object, c Commit) (Res
 }
 
 // RemoveUnreadable is Remove for an object whose value cannot be read.
-func (r *Writer) RemoveUnreadable(ctx context.Context, found *cache.Object) error {
-	_, err := r.removeKey(ctx, found, Commit{})
+func (w *Writer) RemoveUnreadable(ctx context.Context, found *cache.Object) error {
+	_, err := w.removeKey(ctx, found, Commit{})
 	return err
 }
 
 // removeKey deletes the key of found and returns the revision of that.
-func (r *Writer) removeKey(ctx context.Context, found *cache.Object, c Commit) (int64, error) {
-	key := r.prefix + found.Key
-	revision, err := r.commit(ctx, storage.Txn{
+func (w *Writer) removeKey(ctx context.Context, found *cache.Object, c Commit) (int64, error) {
+	key := w.prefix + found.Key
+	revision, err := w.commit(ctx, storage.Txn{
 		Conditions: []storage.Condition{{Key: key, ModRevision: found.Revision}},
 		Ops:        []storage.Op{storage.Delete(key)},
 	}, c)
 	if err != nil {
-		return 0, r.conflict(ctx, found.Key, err)
+		return 0, w.conflict(ctx, found.Key, err)
 	}
 	return revision, nil
 }
 
 // put is the operation that stores a plain value.
-func (r *Writer) put(ctx context.Context, key string, plain []byte) (storage.Op, error) {
-	value, err := r.codec.toStore(ctx, r.prefix+key, plain)
-	return storage.Put(r.prefix+key, value), err
+func (w *Writer) put(ctx context.Context, key string, plain []byte) (storage.Op, error) {
+	value, err := w.codec.toStore(ctx, w.prefix+key, plain)
+	return storage.Put(w.prefix+key, value), err
 }
 
 // written returns the result of a committed plain value, and adds its JSON, which preview appended to item, to the
 // cache, because the client has probably requested it.
-func (r *Writer) written(key string, value, item []byte, revision int64) (Result, error) {
-	o, err := r.plainObject(key, value, revision)
+func (w *Writer) written(key string, value, item []byte, revision int64) (Result, error) {
+	o, err := w.plainObject(key, value, revision)
 	if err != nil {
 		return Result{}, err
 	}
 	result := Result{Object: o}
-	if batch, ok := r.codec.encoding.(batchEncoding); ok && len(item) > 0 {
+	if batch, ok := w.codec.encoding.(batchEncoding); ok && len(item) > 0 {
 		if result.item, err = batch.restamp(item, revision); err != nil {
 			return Result{}, err
 		}
-		r.cache.AddEncoding(key, revision, batch.jsonID(r.codec.storage), result.item)
+		w.cache.AddEncoding(key, revision, batch.jsonID(w.codec.storage), result.item)
 	} else if len(item) > 0 {
 		if result.item, err = wire.StampItem(item, revision); err != nil {
 			return Result{}, err
 		}
-		r.cache.AddEncoding(key, revision, EncodingJSON, result.item)
+		w.cache.AddEncoding(key, revision, EncodingJSON, result.item)
 	}
 	return result, nil
 }
 
 // Unstored is the result of a write of obj over found that is not stored.
-func (r *Writer) Unstored(ctx context.Context, found *cache.Object, obj Object) (Result, error) {
+func (w *Writer) Unstored(ctx context.Context, found *cache.Object, obj Object) (Result, error) {
 	obj.SetResourceVersion(strconv.FormatInt(found.Revision, 10))
-	return r.dryResult(ctx, found.Key, obj)
+	return w.dryResult(ctx, found.Key, obj)
 }
 
 // dryResult is the result of a write that is not done.
-func (r *Writer) dryResult(ctx context.Context, key string, obj Object) (Result, error) {
+func (w *Writer) dryResult(ctx context.Context, key string, obj Object) (Result, error) {
 	version := obj.GetResourceVersion()
 	revision, _ := strconv.ParseInt(version, 10, 64)
-	value, err := r.codec.value(ctx, obj)
+	value, err := w.codec.value(ctx, obj)
 	if err != nil {
 		return Result{}, err
 	}
-	o, err := r.plainObject(key, value, revision)
+	o, err := w.plainObject(key, value, revision)
 	if err != nil {
 		return Result{}, err
 	}
@@ -405,20 +405,20 @@ func (r *Writer) dryResult(ctx context.Context, key string, obj Object) (Result,
 		// client sent, which need not be a number.
 		if version != "" {
 			obj.SetResourceVersion(version)
-			if value, err = r.codec.encode(ctx, obj); err != nil {
+			if value, err = w.codec.encode(ctx, obj); err != nil {
 				return Result{}, err
 			}
 		}
-		if o.Data, err = r.codec.unstamped(value); err != nil {
+		if o.Data, err = w.codec.unstamped(value); err != nil {
 			return Result{}, err
 		}
 	}
-	item, err := r.renderer.encodeItem(ctx, o, r.codec.storage)
+	item, err := w.renderer.encodeItem(ctx, o, w.codec.storage)
 	return Result{Object: o, item: item}, err
 }
 
 // Computed makes a cache object of one that is stored nowhere, of a virtual kind.
-func (r *Writer) Computed(ctx context.Context, obj Object) (*cache.Object, error) {
-	result, err := r.dryResult(ctx, r.key(obj.GetNamespace(), obj.GetName()), obj)
+func (w *Writer) Computed(ctx context.Context, obj Object) (*cache.Object, error) {
+	result, err := w.dryResult(ctx, w.key(obj.GetNamespace(), obj.GetName()), obj)
 	return result.Object, err
 }

@@ -2,32 +2,32 @@ package structuralschema
 
 // combinators checks a value by the combinators of a node, in the order anyOf, oneOf, allOf, not. It returns how
 // many checks passed.
-func (v *checks) combinators(values *Values, x any) int {
+func (ch *checks) combinators(values *Values, x any) int {
 	passed := 0
 	if len(values.AnyOf) > 0 {
-		passed += v.anyOf(values.AnyOf, x)
+		passed += ch.anyOf(values.AnyOf, x)
 	}
 	if len(values.OneOf) > 0 {
-		passed += v.oneOf(values.OneOf, x)
+		passed += ch.oneOf(values.OneOf, x)
 	}
 	if len(values.AllOf) > 0 {
-		passed += v.allOf(values.AllOf, x)
+		passed += ch.allOf(values.AllOf, x)
 	}
 	if values.Not != nil {
-		if _, ok := v.try(values.Not, x); ok {
-			v.whole("%q must not validate the schema (not)", v.displayPath())
+		if _, ok := ch.try(values.Not, x); ok {
+			ch.whole("%q must not validate the schema (not)", ch.displayPath())
 		}
 	}
 	return passed
 }
 
 // try reports whether a value satisfies a condition, without adding errors.
-func (v *checks) try(c *Condition, x any) (passed int, ok bool) {
-	failed, quiet := v.failed, v.quiet
-	v.quiet = true
-	passed = v.condition(c, x)
-	ok = v.failed == failed
-	v.failed, v.quiet = failed, quiet
+func (ch *checks) try(c *Condition, x any) (passed int, ok bool) {
+	failed, quiet := ch.failed, ch.quiet
+	ch.quiet = true
+	passed = ch.condition(c, x)
+	ok = ch.failed == failed
+	ch.failed, ch.quiet = failed, quiet
 	return passed, ok
 }
 
@@ -50,25 +50,25 @@ func (b *best) report(v *checks, x any) {
 	}
 }
 
-func (v *checks) anyOf(all []*Condition, x any) int {
+func (ch *checks) anyOf(all []*Condition, x any) int {
 	var nearest best
 	for _, c := range all {
-		passed, ok := v.try(c, x)
+		passed, ok := ch.try(c, x)
 		if ok {
 			return passed
 		}
 		nearest.consider(c, passed)
 	}
-	v.whole("%q must validate at least one schema (anyOf)", v.displayPath())
-	nearest.report(v, x)
+	ch.whole("%q must validate at least one schema (anyOf)", ch.displayPath())
+	nearest.report(ch, x)
 	return nearest.passed
 }
 
-func (v *checks) oneOf(all []*Condition, x any) int {
+func (ch *checks) oneOf(all []*Condition, x any) int {
 	var nearest best
 	valid, first := 0, 0
 	for _, c := range all {
-		passed, ok := v.try(c, x)
+		passed, ok := ch.try(c, x)
 		switch {
 		case ok:
 			if valid++; valid == 1 {
@@ -83,37 +83,37 @@ func (v *checks) oneOf(all []*Condition, x any) int {
 	case 1:
 		return first
 	case 0:
-		v.whole("%q must validate one and only one schema (oneOf). Found none valid", v.displayPath())
+		ch.whole("%q must validate one and only one schema (oneOf). Found none valid", ch.displayPath())
 	default:
-		v.whole("%q must validate one and only one schema (oneOf). Found %d valid alternatives", v.displayPath(), valid)
+		ch.whole("%q must validate one and only one schema (oneOf). Found %d valid alternatives", ch.displayPath(), valid)
 	}
-	nearest.report(v, x)
+	nearest.report(ch, x)
 	return nearest.passed
 }
 
-func (v *checks) allOf(all []*Condition, x any) int {
+func (ch *checks) allOf(all []*Condition, x any) int {
 	valid, passed := 0, 0
 	for _, c := range all {
-		failed := v.failed
-		passed += v.condition(c, x)
-		if v.failed == failed {
+		failed := ch.failed
+		passed += ch.condition(c, x)
+		if ch.failed == failed {
 			valid++
 		}
 	}
 	switch valid {
 	case len(all):
 	case 0:
-		v.whole("%q must validate all the schemas (allOf). None validated", v.displayPath())
+		ch.whole("%q must validate all the schemas (allOf). None validated", ch.displayPath())
 	default:
-		v.whole("%q must validate all the schemas (allOf)", v.displayPath())
+		ch.whole("%q must validate all the schemas (allOf)", ch.displayPath())
 	}
 	return passed
 }
 
 // displayPath is the path that error messages use; "" while v is quiet, which saves building it.
-func (v *checks) displayPath() string {
-	if v.quiet {
+func (ch *checks) displayPath() string {
+	if ch.quiet {
 		return ""
 	}
-	return v.pathText()
+	return ch.pathText()
 }

@@ -16,78 +16,78 @@ type digest [sha256.Size]byte
 // hashInput collects the content of a node. Different nodes give different bytes.
 type hashInput struct{ bytes []byte }
 
-func (c *hashInput) sum() digest { return sha256.Sum256(c.bytes) }
+func (h *hashInput) sum() digest { return sha256.Sum256(h.bytes) }
 
-func (c *hashInput) child(d digest) { c.bytes = append(c.bytes, d[:]...) }
+func (h *hashInput) child(d digest) { h.bytes = append(h.bytes, d[:]...) }
 
-func (c *hashInput) number(n int) { c.bytes = binary.AppendUvarint(c.bytes, uint64(n)) }
+func (h *hashInput) number(n int) { h.bytes = binary.AppendUvarint(h.bytes, uint64(n)) }
 
-func (c *hashInput) text(all ...string) {
+func (h *hashInput) text(all ...string) {
 	for _, s := range all {
-		c.number(len(s))
-		c.bytes = append(c.bytes, s...)
+		h.number(len(s))
+		h.bytes = append(h.bytes, s...)
 	}
 }
 
-func (c *hashInput) texts(all []string) {
-	c.number(len(all))
-	c.text(all...)
+func (h *hashInput) texts(all []string) {
+	h.number(len(all))
+	h.text(all...)
 }
 
-func (c *hashInput) flags(all ...bool) {
+func (h *hashInput) flags(all ...bool) {
 	for _, f := range all {
 		b := byte(0)
 		if f {
 			b = 1
 		}
-		c.bytes = append(c.bytes, b)
+		h.bytes = append(h.bytes, b)
 	}
 }
 
-func (c *hashInput) ints(all ...*int64) {
+func (h *hashInput) ints(all ...*int64) {
 	for _, p := range all {
-		c.flags(p != nil)
+		h.flags(p != nil)
 		if p != nil {
-			c.bytes = binary.LittleEndian.AppendUint64(c.bytes, uint64(*p))
+			h.bytes = binary.LittleEndian.AppendUint64(h.bytes, uint64(*p))
 		}
 	}
 }
 
-func (c *hashInput) floats(all ...*float64) {
+func (h *hashInput) floats(all ...*float64) {
 	for _, p := range all {
-		c.flags(p != nil)
+		h.flags(p != nil)
 		if p != nil {
-			c.bytes = binary.LittleEndian.AppendUint64(c.bytes, math.Float64bits(*p))
+			h.bytes = binary.LittleEndian.AppendUint64(h.bytes, math.Float64bits(*p))
 		}
 	}
 }
 
-func (c *hashInput) rule(r *apiextensionsv1.ValidationRule) {
+func (h *hashInput) rule(r *apiextensionsv1.ValidationRule) {
 	text, err := json.Marshal(r)
 	if err != nil {
 		panic(err) // strings and booleans alone
 	}
-	c.text(string(text))
+	h.text(string(text))
 }
 
 // values adds the conditions other than combinators, and reports whether there are any.
-func (c *hashInput) values(v *Values, enum []apiextensionsv1.JSON) bool {
+func (h *hashInput) values(v *Values, enum []apiextensionsv1.JSON) bool {
 	any := v.Format != "" || v.Pattern != "" || v.UniqueItems || v.ExclusiveMaximum || v.ExclusiveMinimum ||
 		v.Maximum != nil || v.Minimum != nil || v.MultipleOf != nil || v.MaxLength != nil || v.MinLength != nil ||
 		v.MaxItems != nil || v.MinItems != nil || v.MaxProperties != nil || v.MinProperties != nil ||
 		len(v.Required) > 0 || len(enum) > 0
-	c.flags(any)
+	h.flags(any)
 	if !any {
 		return false
 	}
-	c.text(v.Format, v.Pattern)
-	c.flags(v.UniqueItems, v.ExclusiveMaximum, v.ExclusiveMinimum)
-	c.floats(v.Maximum, v.Minimum, v.MultipleOf)
-	c.ints(v.MaxLength, v.MinLength, v.MaxItems, v.MinItems, v.MaxProperties, v.MinProperties)
-	c.texts(v.Required)
-	c.number(len(enum))
+	h.text(v.Format, v.Pattern)
+	h.flags(v.UniqueItems, v.ExclusiveMaximum, v.ExclusiveMinimum)
+	h.floats(v.Maximum, v.Minimum, v.MultipleOf)
+	h.ints(v.MaxLength, v.MinLength, v.MaxItems, v.MinItems, v.MaxProperties, v.MinProperties)
+	h.texts(v.Required)
+	h.number(len(enum))
 	for i := range enum {
-		c.text(string(enum[i].Raw))
+		h.text(string(enum[i].Raw))
 	}
 	return true
 }

@@ -49,7 +49,7 @@ func (k kind) String() string {
 
 // checkType checks the type of a value that is not null. It counts as two passed checks: by itself and as a group.
 // A format without a type is also checked here.
-func (v *checks) checkType(x any, is, allowed kind, values *Values) int {
+func (ch *checks) checkType(x any, is, allowed kind, values *Values) int {
 	format := ""
 	if values != nil {
 		format = values.checked
@@ -66,16 +66,16 @@ func (v *checks) checkType(x any, is, allowed kind, values *Values) int {
 	case matches:
 		return 2
 	case format != "" && !sequence && format != storedFormat(is):
-		v.wrongType(format, storedFormat(is))
+		ch.wrongType(format, storedFormat(is))
 		return 1
 	case format != "" && sequence && allowed&(integerKind|numberKind) == 0:
 		return 2 // the format check handles strings; lists have no formats
 	}
 	if allowed == unknownKind {
-		v.wrongType(values.unknown, is.String())
+		ch.wrongType(values.unknown, is.String())
 		return 1
 	}
-	v.wrongType(allowed.String(), is.String())
+	ch.wrongType(allowed.String(), is.String())
 	return 1
 }
 
@@ -91,19 +91,19 @@ func storedFormat(is kind) string {
 }
 
 // numeric checks the limits of a number. It does so whatever the type of the node is.
-func (v *checks) numeric(values *Values, x any, allowed kind) int {
+func (ch *checks) numeric(values *Values, x any, allowed kind) int {
 	format := numberFormat(values.checked, allowed)
-	v.inRange(x, allowed, format)
+	ch.inRange(x, allowed, format)
 	if factor := values.MultipleOf; factor != nil {
-		v.multiple(x, *factor, v.boundInRange("MultipleOf", *factor, allowed, format))
+		ch.multiple(x, *factor, ch.boundInRange("MultipleOf", *factor, allowed, format))
 	}
 	if min := values.Minimum; min != nil {
-		matches := v.boundInRange("Minimum boundary", *min, allowed, format)
-		v.bounded(x, *min, matches, minimum, values.ExclusiveMinimum)
+		matches := ch.boundInRange("Minimum boundary", *min, allowed, format)
+		ch.bounded(x, *min, matches, minimum, values.ExclusiveMinimum)
 	}
 	if max := values.Maximum; max != nil {
-		matches := v.boundInRange("Maximum boundary", *max, allowed, format)
-		v.bounded(x, *max, matches, maximum, values.ExclusiveMaximum)
+		matches := ch.boundInRange("Maximum boundary", *max, allowed, format)
+		ch.bounded(x, *max, matches, maximum, values.ExclusiveMaximum)
 	}
 	return 2
 }
@@ -141,36 +141,36 @@ func (s side) text(exclusive bool) string {
 
 // bounded checks a number by a bound. An integer is compared with the integral part of the bound if the bound is in
 // the range of its type.
-func (v *checks) bounded(x any, bound float64, matches bool, wrong side, exclusive bool) {
+func (ch *checks) bounded(x any, bound float64, matches bool, wrong side, exclusive bool) {
 	n, whole := x.(int64)
 	if whole && matches {
 		if c := side(cmp.Compare(n, int64(bound))); c == wrong || exclusive && c == 0 {
-			v.invalid(n, wrong.text(exclusive), int64(bound))
+			ch.invalid(n, wrong.text(exclusive), int64(bound))
 		}
 		return
 	}
 	f := asFloat(x)
 	if c := side(cmp.Compare(f, bound)); c == wrong || exclusive && c == 0 {
-		v.invalid(f, wrong.text(exclusive), bound)
+		ch.invalid(f, wrong.text(exclusive), bound)
 	}
 }
 
 // multiple checks that a number is a multiple of factor; for an integer, of the integral part of factor if factor
 // is in the range of its type.
-func (v *checks) multiple(x any, factor float64, matches bool) {
+func (ch *checks) multiple(x any, factor float64, matches bool) {
 	if n, ok := x.(int64); ok && matches {
 		whole := int64(factor)
 		switch {
 		case whole <= 0:
-			v.notPositive(whole)
+			ch.notPositive(whole)
 		case n%whole != 0:
-			v.invalid(x, "should be a multiple of %v", whole)
+			ch.invalid(x, "should be a multiple of %v", whole)
 		}
 		return
 	}
 	n := asFloat(x)
 	if factor <= 0 {
-		v.notPositive(factor)
+		ch.notPositive(factor)
 		return
 	}
 	quotient := n / factor
@@ -178,41 +178,41 @@ func (v *checks) multiple(x any, factor float64, matches bool) {
 		quotient = 1 / factor * n
 	}
 	if !isIntegral(quotient) {
-		v.invalid(n, "should be a multiple of %v", factor)
+		ch.invalid(n, "should be a multiple of %v", factor)
 	}
 }
 
-func (v *checks) notPositive(factor any) {
-	if v.fails() {
-		v.add(
-			field.Invalid(v.field(), factor, fmt.Sprintf("factor MultipleOf declared for %s must be positive: %v", v.pathText(), factor)),
+func (ch *checks) notPositive(factor any) {
+	if ch.fails() {
+		ch.add(
+			field.Invalid(ch.field(), factor, fmt.Sprintf("factor MultipleOf declared for %s must be positive: %v", ch.pathText(), factor)),
 		)
 	}
 }
 
 // inRange checks that a number is in the range of its type and format. It always returns 0 passed checks.
-func (v *checks) inRange(x any, allowed kind, format string) int {
+func (ch *checks) inRange(x any, allowed kind, format string) int {
 	if !inFormatRange(x, allowed, format) {
-		v.outOfRange("Checked", allowed, format)
+		ch.outOfRange("Checked", allowed, format)
 	}
 	return 0
 }
 
 // boundInRange checks that a bound is in the range of the type and format.
-func (v *checks) boundInRange(what string, bound float64, allowed kind, format string) bool {
+func (ch *checks) boundInRange(what string, bound float64, allowed kind, format string) bool {
 	if inFormatRange(bound, allowed, format) {
 		return true
 	}
-	v.outOfRange(what, allowed, format)
+	ch.outOfRange(what, allowed, format)
 	return false
 }
 
-func (v *checks) outOfRange(what string, allowed kind, format string) {
+func (ch *checks) outOfRange(what string, allowed kind, format string) {
 	if format == "" {
-		v.whole("%s value must be of type %s (default format) in %s", what, allowed.String(), v.displayPath())
+		ch.whole("%s value must be of type %s (default format) in %s", what, allowed.String(), ch.displayPath())
 		return
 	}
-	v.whole("%s value must be of type %s with format %s in %s", what, allowed.String(), format, v.displayPath())
+	ch.whole("%s value must be of type %s with format %s in %s", what, allowed.String(), format, ch.displayPath())
 }
 
 // inFormatRange reports whether a number is in the range of the type and format.

@@ -83,128 +83,128 @@ const (
 	indexStep
 )
 
-func (v *checks) enter(name string, kind stepKind) {
-	v.path = append(v.path, step{name: name, kind: kind})
+func (ch *checks) enter(name string, kind stepKind) {
+	ch.path = append(ch.path, step{name: name, kind: kind})
 }
 
-func (v *checks) enterIndex(i int) {
-	v.path = append(v.path, step{index: i, kind: indexStep})
+func (ch *checks) enterIndex(i int) {
+	ch.path = append(ch.path, step{index: i, kind: indexStep})
 }
 
-func (v *checks) leave() { v.path = v.path[:len(v.path)-1] }
+func (ch *checks) leave() { ch.path = ch.path[:len(ch.path)-1] }
 
 // schema checks x. It returns how many checks passed.
-func (v *checks) schema(s *Schema, x any, old before) int {
-	failed, errs := v.failed, len(v.errs)
+func (ch *checks) schema(s *Schema, x any, old before) int {
+	failed, errs := ch.failed, len(ch.errs)
 	var passed int
 	switch x := x.(type) {
 	case nil:
-		passed = v.null(s.kinds, s.Nullable, s.Values)
+		passed = ch.null(s.kinds, s.Nullable, s.Values)
 	case map[string]any:
-		passed = v.head(x, objectKind, s.kinds, s.Values) + v.object(s, x, old)
+		passed = ch.head(x, objectKind, s.kinds, s.Values) + ch.object(s, x, old)
 	case []any:
-		passed = v.head(x, arrayKind, s.kinds, s.Values) + v.array(s, x, old)
+		passed = ch.head(x, arrayKind, s.kinds, s.Values) + ch.array(s, x, old)
 	default:
-		passed = v.scalar(x, s.kinds, s.Values)
+		passed = ch.scalar(x, s.kinds, s.Values)
 	}
-	if v.failed > failed && old.known && s.Unchanged(x, old.value) {
-		v.failed, v.errs = failed, v.errs[:errs]
+	if ch.failed > failed && old.known && s.Unchanged(x, old.value) {
+		ch.failed, ch.errs = failed, ch.errs[:errs]
 	}
 	return passed
 }
 
 // condition checks x by a condition of a combinator. It returns how many checks passed.
-func (v *checks) condition(c *Condition, x any) int {
+func (ch *checks) condition(c *Condition, x any) int {
 	switch x := x.(type) {
 	case nil:
-		return v.null(c.kinds, false, &c.Values)
+		return ch.null(c.kinds, false, &c.Values)
 	case map[string]any:
-		passed := v.head(x, objectKind, c.kinds, &c.Values)
-		v.members(&c.Values, x)
+		passed := ch.head(x, objectKind, c.kinds, &c.Values)
+		ch.members(&c.Values, x)
 		var found memberErrors
 		for name, value := range x {
-			first, sub := len(v.errs), c.Properties[name]
+			first, sub := len(ch.errs), c.Properties[name]
 			if sub != nil {
-				v.enter(name, propertyStep)
-				passed += v.condition(sub, value)
-				v.leave()
+				ch.enter(name, propertyStep)
+				passed += ch.condition(sub, value)
+				ch.leave()
 			} else if c.NoProperties {
-				v.forbidden(name)
+				ch.forbidden(name)
 			}
-			v.collect(&found, first, name, sub != nil)
+			ch.collect(&found, first, name, sub != nil)
 		}
-		v.errs = found.appendTo(v.errs)
-		v.required(&c.Values, x)
+		ch.errs = found.appendTo(ch.errs)
+		ch.required(&c.Values, x)
 		return passed + 1
 	case []any:
-		passed := v.head(x, arrayKind, c.kinds, &c.Values)
+		passed := ch.head(x, arrayKind, c.kinds, &c.Values)
 		if c.Items != nil {
 			for i, value := range x {
-				v.enterIndex(i)
-				passed += v.condition(c.Items, value)
-				v.leave()
+				ch.enterIndex(i)
+				passed += ch.condition(c.Items, value)
+				ch.leave()
 			}
 		}
-		return passed + v.items(&c.Values, x)
+		return passed + ch.items(&c.Values, x)
 	default:
-		return v.scalar(x, c.kinds, &c.Values)
+		return ch.scalar(x, c.kinds, &c.Values)
 	}
 }
 
 // null checks the value null.
-func (v *checks) null(allowed kind, nullable bool, values *Values) int {
+func (ch *checks) null(allowed kind, nullable bool, values *Values) int {
 	passed := 1
 	if allowed == unknownKind && !nullable {
-		v.wrongType(values.unknown, "null")
+		ch.wrongType(values.unknown, "null")
 		passed = 0
 	} else if allowed != 0 && !nullable {
-		v.wrongType(allowed.String(), "null")
+		ch.wrongType(allowed.String(), "null")
 		passed = 0
 	}
 	if values != nil {
-		v.enum(values, nil)
+		ch.enum(values, nil)
 	}
 	return passed
 }
 
 // head checks the type, the combinators and the enum of an object or list.
-func (v *checks) head(x any, is, allowed kind, values *Values) int {
-	passed := v.checkType(x, is, allowed, values)
+func (ch *checks) head(x any, is, allowed kind, values *Values) int {
+	passed := ch.checkType(x, is, allowed, values)
 	if values != nil {
-		passed += v.combinators(values, x)
-		v.enum(values, x)
+		passed += ch.combinators(values, x)
+		ch.enum(values, x)
 	}
 	return passed + 4 // the combinators twice, the enum, the whole
 }
 
-func (v *checks) scalar(x any, allowed kind, values *Values) int {
+func (ch *checks) scalar(x any, allowed kind, values *Values) int {
 	is, passed := kindOf(x), 0
 	if values == nil {
-		passed = v.checkType(x, is, allowed, nil) + 4
+		passed = ch.checkType(x, is, allowed, nil) + 4
 		switch is {
 		case stringKind:
 			return passed + 1
 		case integerKind, numberKind:
-			return passed + 2 + v.inRange(x, allowed, "")
+			return passed + 2 + ch.inRange(x, allowed, "")
 		}
 		return passed
 	}
-	passed = v.checkType(x, is, allowed, values) + v.combinators(values, x)
+	passed = ch.checkType(x, is, allowed, values) + ch.combinators(values, x)
 	switch is {
 	case stringKind:
-		passed += v.text(values, x.(string))
+		passed += ch.text(values, x.(string))
 	case integerKind, numberKind:
-		passed += v.numeric(values, x, allowed)
+		passed += ch.numeric(values, x, allowed)
 	}
-	v.enum(values, x)
+	ch.enum(values, x)
 	return passed + 4
 }
 
 // object checks the fields of an object.
-func (v *checks) object(s *Schema, x map[string]any, old before) int {
+func (ch *checks) object(s *Schema, x map[string]any, old before) int {
 	passed := 1 // the group of checks of the object
 	if s.Values != nil {
-		v.members(s.Values, x)
+		ch.members(s.Values, x)
 	}
 	var fields map[string]any
 	if old.known {
@@ -212,12 +212,12 @@ func (v *checks) object(s *Schema, x map[string]any, old before) int {
 	}
 	var found memberErrors
 	for name, value := range x {
-		sub, kind, first := s.Properties[name], propertyStep, len(v.errs)
+		sub, kind, first := s.Properties[name], propertyStep, len(ch.errs)
 		if sub == nil {
 			if sub = s.AdditionalProperties; sub == nil {
 				if s.NoProperties {
-					v.forbidden(name)
-					v.collect(&found, first, name, false)
+					ch.forbidden(name)
+					ch.collect(&found, first, name, false)
 				}
 				continue
 			}
@@ -225,23 +225,23 @@ func (v *checks) object(s *Schema, x map[string]any, old before) int {
 		}
 		var oldValue before
 		// Conversion changes apiVersion, so these two fields never count as unchanged.
-		if fields != nil && !(len(v.path) == 0 && (name == "kind" || name == "apiVersion")) {
+		if fields != nil && !(len(ch.path) == 0 && (name == "kind" || name == "apiVersion")) {
 			oldValue.value, oldValue.known = fields[name]
 		}
-		v.enter(name, kind)
-		passed += v.schema(sub, value, oldValue)
-		v.leave()
-		v.collect(&found, first, name, kind == propertyStep)
+		ch.enter(name, kind)
+		passed += ch.schema(sub, value, oldValue)
+		ch.leave()
+		ch.collect(&found, first, name, kind == propertyStep)
 	}
-	v.errs = found.appendTo(v.errs)
+	ch.errs = found.appendTo(ch.errs)
 	if s.Values != nil {
-		v.required(s.Values, x)
+		ch.required(s.Values, x)
 	}
 	return passed
 }
 
 // array checks the items of an array.
-func (v *checks) array(s *Schema, x []any, old before) int {
+func (ch *checks) array(s *Schema, x []any, old before) int {
 	passed := 0
 	if s.Items != nil {
 		var oldItems *Keyed
@@ -254,89 +254,89 @@ func (v *checks) array(s *Schema, x []any, old before) int {
 				oldValue.value = oldItems.Find(value)
 				oldValue.known = oldValue.value != nil
 			}
-			v.enterIndex(i)
-			passed += v.schema(s.Items, value, oldValue)
-			v.leave()
+			ch.enterIndex(i)
+			passed += ch.schema(s.Items, value, oldValue)
+			ch.leave()
 		}
 	}
 	if s.Values == nil {
 		return passed + 2
 	}
-	return passed + v.items(s.Values, x)
+	return passed + ch.items(s.Values, x)
 }
 
 // members checks the number of fields.
-func (v *checks) members(values *Values, x map[string]any) {
+func (ch *checks) members(values *Values, x map[string]any) {
 	n := int64(len(x))
 	if min := values.MinProperties; min != nil && n < *min {
-		v.invalid(n, "should have at least %d properties", *min)
+		ch.invalid(n, "should have at least %d properties", *min)
 	}
 	if max := values.MaxProperties; max != nil && n > *max {
-		if v.fails() {
-			v.add(field.TooMany(v.field(), int(n), int(*max)))
+		if ch.fails() {
+			ch.add(field.TooMany(ch.field(), int(n), int(*max)))
 		}
 	}
 }
 
 // forbidden adds the error of a field that "additionalProperties: false" forbids.
-func (v *checks) forbidden(name string) {
-	if v.fails() {
-		v.add(field.Invalid(v.field(), name, v.pathText()+"."+name+" in body is a forbidden property"))
+func (ch *checks) forbidden(name string) {
+	if ch.fails() {
+		ch.add(field.Invalid(ch.field(), name, ch.pathText()+"."+name+" in body is a forbidden property"))
 	}
 }
 
 // required checks that the required fields are present.
-func (v *checks) required(values *Values, x map[string]any) {
+func (ch *checks) required(values *Values, x map[string]any) {
 	for _, name := range values.Required {
-		if _, found := x[name]; found || !v.fails() {
+		if _, found := x[name]; found || !ch.fails() {
 			continue
 		}
-		v.enter(name, dottedStep)
-		v.add(field.Required(v.field(), ""))
-		v.leave()
+		ch.enter(name, dottedStep)
+		ch.add(field.Required(ch.field(), ""))
+		ch.leave()
 	}
 }
 
 // items checks the number of items and uniqueItems.
-func (v *checks) items(values *Values, x []any) int {
+func (ch *checks) items(values *Values, x []any) int {
 	n := int64(len(x))
 	if min := values.MinItems; min != nil && n < *min {
-		v.invalid(n, "should have at least %d items", *min)
+		ch.invalid(n, "should have at least %d items", *min)
 	}
 	if max := values.MaxItems; max != nil && n > *max {
-		if v.fails() {
-			v.add(field.TooMany(v.field(), int(n), int(*max)))
+		if ch.fails() {
+			ch.add(field.TooMany(ch.field(), int(n), int(*max)))
 		}
 	}
 	if values.UniqueItems && len(duplicates(len(x), func(i int) any { return x[i] })) > 0 {
-		v.invalid("", "shouldn't contain duplicates")
+		ch.invalid("", "shouldn't contain duplicates")
 	}
 	return 2
 }
 
 // text checks the length, pattern and format of a string.
-func (v *checks) text(values *Values, x string) int {
+func (ch *checks) text(values *Values, x string) int {
 	switch {
 	case values.MaxLength != nil && int64(utf8.RuneCountInString(x)) > *values.MaxLength:
-		if v.fails() {
-			v.add(field.TooLong(v.field(), "", int(*values.MaxLength)))
+		if ch.fails() {
+			ch.add(field.TooLong(ch.field(), "", int(*values.MaxLength)))
 		}
 	case values.MinLength != nil && int64(utf8.RuneCountInString(x)) < *values.MinLength:
-		v.invalid(x, "should be at least %d chars long", *values.MinLength)
+		ch.invalid(x, "should be at least %d chars long", *values.MinLength)
 	case values.Regexp != nil && !values.Regexp.MatchString(x):
-		v.invalid(x, "should match '%s'", values.Pattern)
+		ch.invalid(x, "should match '%s'", values.Pattern)
 	}
 	if !values.text {
 		return 1
 	}
 	if !strfmt.Default.Validates(values.checked, x) {
-		v.wrongType(values.checked, x)
+		ch.wrongType(values.checked, x)
 	}
 	return 2
 }
 
 // enum checks that a value is one of the allowed values.
-func (v *checks) enum(values *Values, x any) {
+func (ch *checks) enum(values *Values, x any) {
 	if len(values.Enum) == 0 {
 		return
 	}
@@ -345,45 +345,45 @@ func (v *checks) enum(values *Values, x any) {
 			return
 		}
 	}
-	if !v.fails() {
+	if !ch.fails() {
 		return
 	}
-	v.add(field.NotSupported(v.field(), x, enumTexts(values.Enum)))
+	ch.add(field.NotSupported(ch.field(), x, enumTexts(values.Enum)))
 }
 
 // fails counts an error and reports whether it has to be built.
-func (v *checks) fails() bool {
-	v.failed++
-	return !v.quiet
+func (ch *checks) fails() bool {
+	ch.failed++
+	return !ch.quiet
 }
 
-func (v *checks) add(err *field.Error) { v.errs = append(v.errs, err) }
+func (ch *checks) add(err *field.Error) { ch.errs = append(ch.errs, err) }
 
 // invalid adds an error about the value at the current path.
-func (v *checks) invalid(value any, format string, args ...any) {
-	if v.fails() {
-		v.add(field.Invalid(v.field(), value, v.pathText()+" in body "+fmt.Sprintf(format, args...)))
+func (ch *checks) invalid(value any, format string, args ...any) {
+	if ch.fails() {
+		ch.add(field.Invalid(ch.field(), value, ch.pathText()+" in body "+fmt.Sprintf(format, args...)))
 	}
 }
 
 // wrongType adds the error of a value that has not the wanted type or format. got is the type of the value.
-func (v *checks) wrongType(want string, got string) {
-	if v.fails() {
-		v.add(field.TypeInvalid(v.field(), got, fmt.Sprintf("%s in body must be of type %s: %q", v.pathText(), want, got)))
+func (ch *checks) wrongType(want string, got string) {
+	if ch.fails() {
+		ch.add(field.TypeInvalid(ch.field(), got, fmt.Sprintf("%s in body must be of type %s: %q", ch.pathText(), want, got)))
 	}
 }
 
 // whole adds an error about the whole object.
-func (v *checks) whole(format string, args ...any) {
-	if v.fails() {
-		v.add(field.Invalid(v.base, "", fmt.Sprintf(format, args...)))
+func (ch *checks) whole(format string, args ...any) {
+	if ch.fails() {
+		ch.add(field.Invalid(ch.base, "", fmt.Sprintf(format, args...)))
 	}
 }
 
 // pathText returns the current path relative to the validated value, as messages write it.
-func (v *checks) pathText() string {
+func (ch *checks) pathText() string {
 	var b strings.Builder
-	for i, s := range v.path {
+	for i, s := range ch.path {
 		switch {
 		case s.kind == indexStep:
 			fmt.Fprintf(&b, "[%d]", s.index)
@@ -397,12 +397,12 @@ func (v *checks) pathText() string {
 }
 
 // field returns the current path for the field of an error.
-func (v *checks) field() *field.Path {
-	name := v.pathText()
+func (ch *checks) field() *field.Path {
+	name := ch.pathText()
 	if name == "" || name == "." {
-		return v.base
+		return ch.base
 	}
-	return v.base.Child(strings.TrimPrefix(name, "."))
+	return ch.base.Child(strings.TrimPrefix(name, "."))
 }
 
 // memberErrors are the errors of the members of an object, found in the random order of a map.
@@ -416,10 +416,10 @@ type errorsOfMember struct {
 }
 
 // collect moves the errors from first on to those of the members.
-func (v *checks) collect(found *memberErrors, first int, name string, declared bool) {
-	if len(v.errs) > first {
-		*found = append(*found, errorsOfMember{name, declared, slices.Clone(v.errs[first:])})
-		v.errs = v.errs[:first]
+func (ch *checks) collect(found *memberErrors, first int, name string, declared bool) {
+	if len(ch.errs) > first {
+		*found = append(*found, errorsOfMember{name, declared, slices.Clone(ch.errs[first:])})
+		ch.errs = ch.errs[:first]
 	}
 }
 

@@ -74,17 +74,17 @@ func sameCause(got, want string) bool {
 }
 
 // judge does to the write what the generic pipeline does.
-func (c judged) judge(t *testing.T) (field.ErrorList, []string) {
+func (j judged) judge(t *testing.T) (field.ErrorList, []string) {
 	ctx := context.Background()
-	d := decodeDefinition(t, c.Object)
-	if c.Old == nil {
+	d := decodeDefinition(t, j.Object)
+	if j.Old == nil {
 		d.Status.StoredVersions, d.Status.Conditions = nil, nil
 		d.Status.AcceptedNames = definition{}.Status.AcceptedNames
 		recordStoredVersion(d)
 		return validate(ctx, d, nil), newWarnings(unrecognizedFormats, d, nil)
 	}
-	old := decodeDefinition(t, c.Old)
-	if c.Subresource == "status" {
+	old := decodeDefinition(t, j.Old)
+	if j.Subresource == "status" {
 		d.Spec = old.Spec
 		return validateStatusUpdate(d, old), nil
 	}
@@ -102,9 +102,9 @@ func decodeDefinition(t testing.TB, document []byte) *definition {
 	return d
 }
 
-func (c judged) formatWarnings(t *testing.T) []string {
+func (j judged) formatWarnings(t *testing.T) []string {
 	var out []string
-	for _, w := range c.Warnings {
+	for _, w := range j.Warnings {
 		text, err := strconv.Unquote(strings.TrimPrefix(w, "299 - "))
 		if err != nil {
 			t.Fatal(err)

@@ -163,29 +163,29 @@ type metadataPath struct {
 	isItem bool
 }
 
-func (t *metadataPath) member(name string) *metadataPath {
-	if t == nil {
+func (p *metadataPath) member(name string) *metadataPath {
+	if p == nil {
 		return nil
 	}
-	return &metadataPath{parent: t, name: name}
+	return &metadataPath{parent: p, name: name}
 }
 
-func (t *metadataPath) item() *metadataPath {
-	if t == nil {
+func (p *metadataPath) item() *metadataPath {
+	if p == nil {
 		return nil
 	}
-	return &metadataPath{parent: t, isItem: true}
+	return &metadataPath{parent: p, isItem: true}
 }
 
 // around returns an object that has only the given value, at the path. The first step of the
 // path has to be a member.
-func (t *metadataPath) around(value any) map[string]any {
-	if t.isItem {
-		return t.parent.around([]any{value})
+func (p *metadataPath) around(value any) map[string]any {
+	if p.isItem {
+		return p.parent.around([]any{value})
 	}
-	object := map[string]any{t.name: value}
-	if t.parent == nil {
+	object := map[string]any{p.name: value}
+	if p.parent == nil {
 		return object
 	}
-	return t.parent.around(object)
+	return p.parent.around(object)
 }

@@ -261,8 +261,8 @@ func hoistCommon(spec *apiextensionsv1.CustomResourceDefinitionSpec) v1beta1Spec
 	return out
 }
 
-func (h *v1beta1Spec) each(change func(*apiextensionsv1.CustomResourceDefinitionVersion)) {
-	for i := range h.versions {
-		change(&h.versions[i])
+func (s *v1beta1Spec) each(change func(*apiextensionsv1.CustomResourceDefinitionVersion)) {
+	for i := range s.versions {
+		change(&s.versions[i])
 	}
 }

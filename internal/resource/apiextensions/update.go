@@ -17,42 +17,42 @@ import (
 type previousDefinition struct{ *definition }
 
 // established reports whether the definition is established, so that objects may exist.
-func (e previousDefinition) established() bool {
-	return e.definition != nil &&
-		slices.ContainsFunc(e.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
+func (d previousDefinition) established() bool {
+	return d.definition != nil &&
+		slices.ContainsFunc(d.Status.Conditions, func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
 			return c.Type == apiextensionsv1.Established && c.Status == apiextensionsv1.ConditionTrue
 		})
 }
 
 // has reports whether any schema of the previous definition, at any depth, has the flaw.
-func (e previousDefinition) has(flaw func(*props) bool) bool {
-	return e.definition != nil && anySchemaMatches(&e.Spec, flaw)
+func (d previousDefinition) has(flaw func(*props) bool) bool {
+	return d.definition != nil && anySchemaMatches(&d.Spec, flaw)
 }
 
 // lacksSchemas reports whether a version has no schema.
-func (e previousDefinition) lacksSchemas() bool {
-	return e.definition != nil &&
-		(len(e.Spec.Versions) == 0 ||
-			slices.ContainsFunc(e.Spec.Versions, func(v version) bool { return schemaOf(&v) == nil }))
+func (d previousDefinition) lacksSchemas() bool {
+	return d.definition != nil &&
+		(len(d.Spec.Versions) == 0 ||
+			slices.ContainsFunc(d.Spec.Versions, func(v version) bool { return schemaOf(&v) == nil }))
 }
 
 // unstructured reports whether a schema is not structural.
-func (e previousDefinition) unstructured() bool {
-	return e.definition != nil && slices.ContainsFunc(e.Spec.Versions, func(v version) bool {
+func (d previousDefinition) unstructured() bool {
+	return d.definition != nil && slices.ContainsFunc(d.Spec.Versions, func(v version) bool {
 		s := schemaOf(&v)
 		return s != nil && (unsupported(s) != "" || len(validateStructural(s, field.NewPath("schema"))) > 0)
 	})
 }
 
 // schemas returns its structural schemas.
-func (e previousDefinition) schemas() []*structuralschema.Schema {
-	if e.definition == nil {
+func (d previousDefinition) schemas() []*structuralschema.Schema {
+	if d.definition == nil {
 		return nil
 	}
 	var out []*structuralschema.Schema
-	for i := range e.Spec.Versions {
+	for i := range d.Spec.Versions {
 		// The rules of a schema that is not structural were never compiled.
-		if s := schemaOf(&e.Spec.Versions[i]); s != nil {
+		if s := schemaOf(&d.Spec.Versions[i]); s != nil {
 			if s, err := resourceSchema(s); err == nil {
 				out = append(out, s)
 			}
@@ -62,36 +62,36 @@ func (e previousDefinition) schemas() []*structuralschema.Schema {
 }
 
 // lacksReviewVersion reports whether its webhook accepts no known version of ConversionReview.
-func (e previousDefinition) lacksReviewVersion() bool {
-	w := e.webhook()
+func (d previousDefinition) lacksReviewVersion() bool {
+	w := d.webhook()
 	return w != nil && len(w.ConversionReviewVersions) > 0 && !declare.HasReviewVersion(w.ConversionReviewVersions)
 }
 
 // allowsAnyBundle reports whether the CA bundle of the webhook need not be valid: it was not
 // valid before, or the webhook is not called yet.
-func (e previousDefinition) allowsAnyBundle() bool {
-	if !e.established() {
+func (d previousDefinition) allowsAnyBundle() bool {
+	if !d.established() {
 		return true
 	}
-	w := e.webhook()
+	w := d.webhook()
 	return w != nil && w.ClientConfig != nil && len(w.ClientConfig.CABundle) > 0 &&
 		checkCABundle(w.ClientConfig.CABundle) != nil
 }
 
-func (e previousDefinition) webhook() *apiextensionsv1.WebhookConversion {
-	if e.definition == nil || e.Spec.Conversion == nil {
+func (d previousDefinition) webhook() *apiextensionsv1.WebhookConversion {
+	if d.definition == nil || d.Spec.Conversion == nil {
 		return nil
 	}
-	return e.Spec.Conversion.Webhook
+	return d.Spec.Conversion.Webhook
 }
 
 // hasSelectable reports whether it has these selectable fields in a version, or for all
 // versions if name is "".
-func (e previousDefinition) hasSelectable(name string, fields []apiextensionsv1.SelectableField) bool {
-	if e.definition == nil {
+func (d previousDefinition) hasSelectable(name string, fields []apiextensionsv1.SelectableField) bool {
+	if d.definition == nil {
 		return false
 	}
-	top := hoistCommon(&e.Spec)
+	top := hoistCommon(&d.Spec)
 	was := top.selectable
 	if name != "" {
 		i := slices.IndexFunc(top.versions, func(v version) bool { return v.Name == name })
@@ -105,11 +105,11 @@ func (e previousDefinition) hasSelectable(name string, fields []apiextensionsv1.
 
 // hasSchema reports whether it has this schema for a version. A schema that all its versions
 // share also counts for new versions.
-func (e previousDefinition) hasSchema(name string, schema *apiextensionsv1.CustomResourceValidation) bool {
-	if e.definition == nil {
+func (d previousDefinition) hasSchema(name string, schema *apiextensionsv1.CustomResourceValidation) bool {
+	if d.definition == nil {
 		return false
 	}
-	top := hoistCommon(&e.Spec)
+	top := hoistCommon(&d.Spec)
 	was := top.schema
 	if slices.ContainsFunc(top.versions, func(v version) bool { return v.Schema != nil }) {
 		i := slices.IndexFunc(top.versions, func(v version) bool { return v.Name == name })

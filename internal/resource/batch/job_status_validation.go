@@ -61,75 +61,75 @@ func validateJobStatusUpdate(j, old *batchv1.Job) field.ErrorList {
 	return c.errs
 }
 
-func (c *statusValidator) add(errs field.ErrorList) { c.errs = append(c.errs, errs...) }
+func (v *statusValidator) add(errs field.ErrorList) { v.errs = append(v.errs, errs...) }
 
-func (c *statusValidator) invalid(name string, value any, detail string) {
-	c.errs = append(c.errs, field.Invalid(c.path.Child(name), value, detail))
+func (v *statusValidator) invalid(name string, value any, detail string) {
+	v.errs = append(v.errs, field.Invalid(v.path.Child(name), value, detail))
 }
 
 // forbid adds an error about a combination of conditions if it is found.
-func (c *statusValidator) forbid(found bool, detail string) {
-	c.add(field.InvalidIf(found, c.path.Child("conditions"), field.OmitValueType{}, detail))
+func (v *statusValidator) forbid(found bool, detail string) {
+	v.add(field.InvalidIf(found, v.path.Child("conditions"), field.OmitValueType{}, detail))
 }
 
-func (c *statusValidator) counts() {
-	s, before := &c.job.Status, &c.old.Status
-	c.add(field.NonNegative(c.path.Child("active"), s.Active))
-	c.add(field.NonNegative(c.path.Child("succeeded"), s.Succeeded))
-	c.add(field.NonNegative(c.path.Child("failed"), s.Failed))
-	c.add(field.Optional(c.path.Child("ready"), s.Ready, field.NonNegative))
-	c.add(field.Optional(c.path.Child("terminating"), s.Terminating, field.NonNegative))
-	ended := c.is.finished != c.was.finished
-	c.add(field.InvalidIf(c.is.finished && s.Active > 0 && (ended || s.Active != before.Active), c.path.Child("active"),
+func (v *statusValidator) counts() {
+	s, before := &v.job.Status, &v.old.Status
+	v.add(field.NonNegative(v.path.Child("active"), s.Active))
+	v.add(field.NonNegative(v.path.Child("succeeded"), s.Succeeded))
+	v.add(field.NonNegative(v.path.Child("failed"), s.Failed))
+	v.add(field.Optional(v.path.Child("ready"), s.Ready, field.NonNegative))
+	v.add(field.Optional(v.path.Child("terminating"), s.Terminating, field.NonNegative))
+	ended := v.is.finished != v.was.finished
+	v.add(field.InvalidIf(v.is.finished && s.Active > 0 && (ended || s.Active != before.Active), v.path.Child("active"),
 		s.Active, "active>0 is invalid for finished job"))
-	if c.is.finished && s.Terminating != nil && *s.Terminating > 0 && (ended || !ptr.Equal(s.Terminating, before.Terminating)) {
-		c.invalid("terminating", s.Terminating, "terminating>0 is invalid for finished job")
+	if v.is.finished && s.Terminating != nil && *s.Terminating > 0 && (ended || !ptr.Equal(s.Terminating, before.Terminating)) {
+		v.invalid("terminating", s.Terminating, "terminating>0 is invalid for finished job")
 	}
 	if s.Ready != nil && *s.Ready > s.Active && (!ptr.Equal(s.Ready, before.Ready) || s.Active != before.Active) {
-		c.invalid("ready", *s.Ready, "cannot set more ready pods than active")
+		v.invalid("ready", *s.Ready, "cannot set more ready pods than active")
 	}
 }
 
 // uncountedPods validates the list of terminated pods that are not counted yet.
-func (c *statusValidator) uncountedPods() {
-	pods := c.job.Status.UncountedTerminatedPods
+func (v *statusValidator) uncountedPods() {
+	pods := v.job.Status.UncountedTerminatedPods
 	if pods == nil {
 		return
 	}
-	path, seen := c.path.Child("uncountedTerminatedPods"), sets.New[types.UID]()
+	path, seen := v.path.Child("uncountedTerminatedPods"), sets.New[types.UID]()
 	check := func(name string, uids []types.UID) {
 		for i, uid := range uids {
 			at := path.Child(name).Index(i)
 			switch {
 			case uid == "":
-				c.errs = append(c.errs, field.Invalid(at, uid, "must not be empty"))
+				v.errs = append(v.errs, field.Invalid(at, uid, "must not be empty"))
 			case seen.Has(uid):
-				c.errs = append(c.errs, field.Duplicate(at, uid))
+				v.errs = append(v.errs, field.Duplicate(at, uid))
 			}
 			seen.Insert(uid)
 		}
 	}
 	check("succeeded", pods.Succeeded)
 	check("failed", pods.Failed)
-	changed := c.is.finished != c.was.finished || !equality.Semantic.DeepEqual(pods, c.old.Status.UncountedTerminatedPods)
-	if c.is.finished && len(pods.Succeeded)+len(pods.Failed) > 0 && changed {
-		c.invalid("uncountedTerminatedPods", declare.Internal(pods), "must be empty for finished job")
+	changed := v.is.finished != v.was.finished || !equality.Semantic.DeepEqual(pods, v.old.Status.UncountedTerminatedPods)
+	if v.is.finished && len(pods.Succeeded)+len(pods.Failed) > 0 && changed {
+		v.invalid("uncountedTerminatedPods", declare.Internal(pods), "must be empty for finished job")
 	}
 }
 
-func (c *statusValidator) conditions() {
-	is, was := c.is, c.was
+func (v *statusValidator) conditions() {
+	is, was := v.is, v.was
 	completed, failed := is.complete != was.complete, is.failed != was.failed
-	c.forbid(is.complete && is.failed && (completed || failed), "cannot set Complete=True and Failed=true conditions")
-	c.forbid(is.complete && is.failing && (completed || is.failing != was.failing),
+	v.forbid(is.complete && is.failed && (completed || failed), "cannot set Complete=True and Failed=true conditions")
+	v.forbid(is.complete && is.failing && (completed || is.failing != was.failing),
 		"cannot set Complete=True and FailureTarget=true conditions")
-	c.forbid(is.failed && !is.failing && (failed || !ptr.Equal(c.job.Status.FailedIndexes, c.old.Status.FailedIndexes)),
+	v.forbid(is.failed && !is.failing && (failed || !ptr.Equal(v.job.Status.FailedIndexes, v.old.Status.FailedIndexes)),
 		"cannot set Failed=True condition without the FailureTarget=true condition")
-	c.forbid(is.complete && !is.criteriaMet && (completed || is.criteriaMet != was.criteriaMet),
+	v.forbid(is.complete && !is.criteriaMet && (completed || is.criteriaMet != was.criteriaMet),
 		"cannot set Complete=True condition without the SuccessCriteriaMet=true condition")
-	c.forbid(is.criteriaMet && is.failed, "cannot set SuccessCriteriaMet=True and Failed=true conditions")
-	c.forbid(is.criteriaMet && is.failing, "cannot set SuccessCriteriaMet=True and FailureTarget=true conditions")
-	c.forbid(c.job.Spec.SuccessPolicy != nil && !is.criteriaMet && is.complete,
+	v.forbid(is.criteriaMet && is.failed, "cannot set SuccessCriteriaMet=True and Failed=true conditions")
+	v.forbid(is.criteriaMet && is.failing, "cannot set SuccessCriteriaMet=True and FailureTarget=true conditions")
+	v.forbid(v.job.Spec.SuccessPolicy != nil && !is.criteriaMet && is.complete,
 		"cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True")
 	for _, lost := range []struct {
 		name    batchv1.JobConditionType
@@ -139,75 +139,75 @@ func (c *statusValidator) conditions() {
 		{batchv1.JobFailureTarget, was.failing, is.failing},
 	} {
 		if lost.was && !lost.is {
-			c.forbid(true, fmt.Sprintf("cannot disable the terminal %s=True condition", lost.name))
+			v.forbid(true, fmt.Sprintf("cannot disable the terminal %s=True condition", lost.name))
 		}
 	}
-	c.forbid(was.criteriaMet && !is.criteriaMet, "cannot disable the SuccessCriteriaMet=True condition")
-	c.forbid(was.complete && !was.criteriaMet && is.criteriaMet,
+	v.forbid(was.criteriaMet && !is.criteriaMet, "cannot disable the SuccessCriteriaMet=True condition")
+	v.forbid(was.complete && !was.criteriaMet && is.criteriaMet,
 		"cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions")
 }
 
-func (c *statusValidator) times() {
-	s, before, spec := &c.job.Status, &c.old.Status, &c.job.Spec
+func (v *statusValidator) times() {
+	s, before, spec := &v.job.Status, &v.old.Status, &v.job.Spec
 	// Times are compared like in kube-apiserver, which ignores the location.
 	started, completed := !s.StartTime.Equal(before.StartTime), !s.CompletionTime.Equal(before.CompletionTime)
-	completion := c.path.Child("completionTime")
-	if c.is.complete != c.was.complete || completed {
-		c.add(field.InvalidIf(s.CompletionTime != nil && !c.is.complete, completion, s.CompletionTime,
+	completion := v.path.Child("completionTime")
+	if v.is.complete != v.was.complete || completed {
+		v.add(field.InvalidIf(s.CompletionTime != nil && !v.is.complete, completion, s.CompletionTime,
 			"cannot set completionTime when there is no Complete=True condition"))
-		c.add(field.RequiredIf(s.CompletionTime == nil && c.is.complete, completion,
+		v.add(field.RequiredIf(s.CompletionTime == nil && v.is.complete, completion,
 			"completionTime is required for Complete jobs"))
 	}
-	c.add(field.InvalidIf(s.StartTime != nil && s.CompletionTime != nil && s.CompletionTime.Before(s.StartTime) &&
+	v.add(field.InvalidIf(s.StartTime != nil && s.CompletionTime != nil && s.CompletionTime.Before(s.StartTime) &&
 		(started || completed), completion, s.CompletionTime, "must be equal to or after `startTime`"))
 	suspended := spec.Suspend != nil && *spec.Suspend
 	nothingToDo := suspended && spec.Completions != nil && *spec.Completions == 0
-	start := c.path.Child("startTime")
-	c.add(field.RequiredIf(c.is.finished && s.StartTime == nil && (c.is.finished != c.was.finished || started) &&
+	start := v.path.Child("startTime")
+	v.add(field.RequiredIf(v.is.finished && s.StartTime == nil && (v.is.finished != v.was.finished || started) &&
 		!nothingToDo, start, "startTime is required for finished job"))
-	c.add(field.InvalidIf(completed && s.CompletionTime != nil && before.CompletionTime != nil, completion,
+	v.add(field.InvalidIf(completed && s.CompletionTime != nil && before.CompletionTime != nil, completion,
 		s.CompletionTime, "field is immutable"))
 	resumes := hasCondition(before, batchv1.JobSuspended, corev1.ConditionTrue) &&
 		hasCondition(s, batchv1.JobSuspended, corev1.ConditionFalse)
-	c.add(field.InvalidIf(started && before.StartTime != nil && !suspended && !resumes, start, s.StartTime,
+	v.add(field.InvalidIf(started && before.StartTime != nil && !suspended && !resumes, start, s.StartTime,
 		"field is immutable for unsuspended job once set"))
 }
 
-func (c *statusValidator) indexes() {
-	s, before, spec := &c.job.Status, &c.old.Status, &c.job.Spec
+func (v *statusValidator) indexes() {
+	s, before, spec := &v.job.Status, &v.old.Status, &v.job.Spec
 	completed, failed := s.CompletedIndexes != before.CompletedIndexes, !ptr.Equal(s.FailedIndexes, before.FailedIndexes)
 	if completed && spec.Completions != nil {
 		if _, err := countIndexes(s.CompletedIndexes, *spec.Completions); err != nil {
-			c.invalid("completedIndexes", s.CompletedIndexes, "error parsing completedIndexes: "+err.Error())
+			v.invalid("completedIndexes", s.CompletedIndexes, "error parsing completedIndexes: "+err.Error())
 		}
 	}
-	c.add(field.InvalidIf(completed && s.CompletedIndexes != "" && !isIndexed(spec), c.path.Child("completedIndexes"),
+	v.add(field.InvalidIf(completed && s.CompletedIndexes != "" && !isIndexed(spec), v.path.Child("completedIndexes"),
 		s.CompletedIndexes, "cannot set non-empty completedIndexes when non-indexed completion mode"))
 	if s.FailedIndexes == nil {
 		return
 	}
 	if failed && spec.Completions != nil && spec.BackoffLimitPerIndex != nil {
 		if _, err := countIndexes(*s.FailedIndexes, *spec.Completions); err != nil {
-			c.invalid("failedIndexes", *s.FailedIndexes, "error parsing failedIndexes: "+err.Error())
+			v.invalid("failedIndexes", *s.FailedIndexes, "error parsing failedIndexes: "+err.Error())
 		}
 	}
-	c.add(field.InvalidIf(failed && spec.BackoffLimitPerIndex == nil, c.path.Child("failedIndexes"), *s.FailedIndexes,
+	v.add(field.InvalidIf(failed && spec.BackoffLimitPerIndex == nil, v.path.Child("failedIndexes"), *s.FailedIndexes,
 		"cannot set non-null failedIndexes when backoffLimitPerIndex is null"))
 	if (failed || completed) && spec.Completions != nil {
 		if index, both := firstCommonIndex(s.CompletedIndexes, *s.FailedIndexes, *spec.Completions); both {
-			c.invalid("failedIndexes", *s.FailedIndexes,
+			v.invalid("failedIndexes", *s.FailedIndexes,
 				fmt.Sprintf("failedIndexes and completedIndexes overlap at index: %d", index))
 		}
 	}
 }
 
 // monotonic requires that counts do not decrease.
-func (c *statusValidator) monotonic() {
-	s, before, spec := &c.job.Status, &c.old.Status, &c.job.Spec
-	c.add(field.InvalidIf(s.Failed < before.Failed, c.path.Child("failed"), s.Failed, "cannot decrease the failed counter"))
+func (v *statusValidator) monotonic() {
+	s, before, spec := &v.job.Status, &v.old.Status, &v.job.Spec
+	v.add(field.InvalidIf(s.Failed < before.Failed, v.path.Child("failed"), s.Failed, "cannot decrease the failed counter"))
 	// If an indexed job is scaled down, its completed indexes may decrease.
 	scaled := isIndexed(spec) && ptr.Equal(spec.Completions, spec.Parallelism)
-	c.add(field.InvalidIf(s.Succeeded < before.Succeeded && !scaled, c.path.Child("succeeded"), s.Succeeded,
+	v.add(field.InvalidIf(s.Succeeded < before.Succeeded && !scaled, v.path.Child("succeeded"), s.Succeeded,
 		"cannot decrease the succeeded counter"))
 }
 

@@ -31,22 +31,22 @@ func validateProjected(p *corev1.ProjectedVolumeSource, at *field.Path) field.Er
 	return v.errs
 }
 
-func (v *projection) add(errs field.ErrorList) { v.errs = append(v.errs, errs...) }
+func (pr *projection) add(errs field.ErrorList) { pr.errs = append(pr.errs, errs...) }
 
 // unique requires that no other source has a file with this path. The errors are about the volume, and show value.
-func (v *projection) unique(file, value string) {
-	v.add(field.InvalidIf(v.files.Has(file), v.volume, value, "conflicting duplicate paths"))
-	v.files.Insert(file)
+func (pr *projection) unique(file, value string) {
+	pr.add(field.InvalidIf(pr.files.Has(file), pr.volume, value, "conflicting duplicate paths"))
+	pr.files.Insert(file)
 }
 
 // uniqueIfSet is unique for a path that may be missing.
-func (v *projection) uniqueIfSet(file, value string) {
+func (pr *projection) uniqueIfSet(file, value string) {
 	if file != "" {
-		v.unique(file, value)
+		pr.unique(file, value)
 	}
 }
 
-func (v *projection) validate(p *corev1.VolumeProjection, at *field.Path) {
+func (pr *projection) validate(p *corev1.VolumeProjection, at *field.Path) {
 	n := 0
 	source := func(name string, set bool, validate func(*field.Path)) {
 		if set {
@@ -54,68 +54,68 @@ func (v *projection) validate(p *corev1.VolumeProjection, at *field.Path) {
 			validate(at.Child(name))
 		}
 	}
-	source("secret", p.Secret != nil, func(at *field.Path) { v.keys(p.Secret.Name, p.Secret.Items, at) })
-	source("configMap", p.ConfigMap != nil, func(at *field.Path) { v.keys(p.ConfigMap.Name, p.ConfigMap.Items, at) })
+	source("secret", p.Secret != nil, func(at *field.Path) { pr.keys(p.Secret.Name, p.Secret.Items, at) })
+	source("configMap", p.ConfigMap != nil, func(at *field.Path) { pr.keys(p.ConfigMap.Name, p.ConfigMap.Items, at) })
 	source("downwardAPI", p.DownwardAPI != nil, func(at *field.Path) {
 		for i := range p.DownwardAPI.Items {
 			item := &p.DownwardAPI.Items[i]
-			v.add(validateDownwardFile(item, at))
-			v.uniqueIfSet(item.Path, item.Path)
+			pr.add(validateDownwardFile(item, at))
+			pr.uniqueIfSet(item.Path, item.Path)
 		}
 	})
-	source("serviceAccountToken", p.ServiceAccountToken != nil, func(at *field.Path) { v.token(p.ServiceAccountToken, at) })
-	source("clusterTrustBundle", p.ClusterTrustBundle != nil, func(at *field.Path) { v.bundle(p.ClusterTrustBundle, at) })
-	source("podCertificate", p.PodCertificate != nil, func(at *field.Path) { v.certificate(p.PodCertificate, at) })
-	v.add(field.ForbiddenIf(n > 1, at, "may not specify more than 1 volume type per source"))
+	source("serviceAccountToken", p.ServiceAccountToken != nil, func(at *field.Path) { pr.token(p.ServiceAccountToken, at) })
+	source("clusterTrustBundle", p.ClusterTrustBundle != nil, func(at *field.Path) { pr.bundle(p.ClusterTrustBundle, at) })
+	source("podCertificate", p.PodCertificate != nil, func(at *field.Path) { pr.certificate(p.PodCertificate, at) })
+	pr.add(field.ForbiddenIf(n > 1, at, "may not specify more than 1 volume type per source"))
 }
 
 // keys validates the keys of the Secret or ConfigMap of that name.
-func (v *projection) keys(name string, items []corev1.KeyToPath, at *field.Path) {
-	v.add(field.NotEmpty(at.Child("name"), name))
-	v.add(validateKeyToPaths(items, at.Child("items")))
+func (pr *projection) keys(name string, items []corev1.KeyToPath, at *field.Path) {
+	pr.add(field.NotEmpty(at.Child("name"), name))
+	pr.add(validateKeyToPaths(items, at.Child("items")))
 	for i := range items {
-		v.uniqueIfSet(items[i].Path, name)
+		pr.uniqueIfSet(items[i].Path, name)
 	}
 }
 
-func (v *projection) token(t *corev1.ServiceAccountTokenProjection, at *field.Path) {
+func (pr *projection) token(t *corev1.ServiceAccountTokenProjection, at *field.Path) {
 	const shortest, longest = 10 * 60, 1 << 32 // seconds
 	seconds := at.Child("expirationSeconds")
 	switch s := t.ExpirationSeconds; {
 	case s == nil:
-		v.add(field.ErrorList{field.Required(seconds, "")})
+		pr.add(field.ErrorList{field.Required(seconds, "")})
 	case *s < shortest:
-		v.add(field.ErrorList{field.Invalid(seconds, *s, "may not specify a duration less than 10 minutes")})
+		pr.add(field.ErrorList{field.Invalid(seconds, *s, "may not specify a duration less than 10 minutes")})
 	case *s > longest:
-		v.add(field.ErrorList{field.Invalid(seconds, *s, "may not specify a duration larger than 2^32 seconds")})
+		pr.add(field.ErrorList{field.Invalid(seconds, *s, "may not specify a duration larger than 2^32 seconds")})
 	}
 	// The path of the error has no source.
-	v.add(field.NotEmptyAnd(v.volume.Child("path"), t.Path, validateLocalFilePath))
-	v.add(fileOwner(at.Child("user"), t.User))
+	pr.add(field.NotEmptyAnd(pr.volume.Child("path"), t.Path, validateLocalFilePath))
+	pr.add(fileOwner(at.Child("user"), t.User))
 }
 
-func (v *projection) bundle(b *corev1.ClusterTrustBundleProjection, at *field.Path) {
+func (pr *projection) bundle(b *corev1.ClusterTrustBundleProjection, at *field.Path) {
 	switch {
 	case b.Name != nil && b.SignerName != nil:
-		v.add(field.ErrorList{field.Invalid(at, declare.Internal(b), "only one of name and signerName may be used")})
+		pr.add(field.ErrorList{field.Invalid(at, declare.Internal(b), "only one of name and signerName may be used")})
 	case b.Name != nil:
-		v.add(field.RequiredIf(*b.Name == "", at.Child("name"), "must be a valid object name"))
+		pr.add(field.RequiredIf(*b.Name == "", at.Child("name"), "must be a valid object name"))
 		for _, message := range bundleNameProblems(*b.Name) {
-			v.add(field.ErrorList{field.Invalid(at.Child("name"), *b.Name, "not a valid clustertrustbundlename: "+message)})
+			pr.add(field.ErrorList{field.Invalid(at.Child("name"), *b.Name, "not a valid clustertrustbundlename: "+message)})
 		}
-		v.add(field.InvalidIf(b.LabelSelector != nil, at.Child("labelSelector"), b.LabelSelector,
+		pr.add(field.InvalidIf(b.LabelSelector != nil, at.Child("labelSelector"), b.LabelSelector,
 			"labelSelector must be unset if name is specified"))
 	case b.SignerName != nil:
-		v.add(field.RequiredIf(*b.SignerName == "", at.Child("signerName"), "must be a valid signer name"))
-		v.add(ValidateSignerName(at.Child("signerName"), *b.SignerName))
-		v.add(field.LabelSelector(at.Child("labelSelector"), b.LabelSelector))
+		pr.add(field.RequiredIf(*b.SignerName == "", at.Child("signerName"), "must be a valid signer name"))
+		pr.add(ValidateSignerName(at.Child("signerName"), *b.SignerName))
+		pr.add(field.LabelSelector(at.Child("labelSelector"), b.LabelSelector))
 	default:
-		v.add(field.ErrorList{field.Required(at, "either name or signerName must be specified")})
+		pr.add(field.ErrorList{field.Required(at, "either name or signerName must be specified")})
 	}
-	v.add(field.NotEmpty(at.Child("path"), b.Path))
-	v.add(fileOwner(at.Child("user"), b.User))
-	v.add(validateLocalFilePath(at.Child("path"), b.Path))
-	v.unique(b.Path, b.Path)
+	pr.add(field.NotEmpty(at.Child("path"), b.Path))
+	pr.add(fileOwner(at.Child("user"), b.User))
+	pr.add(validateLocalFilePath(at.Child("path"), b.Path))
+	pr.unique(b.Path, b.Path)
 }
 
 // bundleNameProblems returns what is wrong with the name of a ClusterTrustBundle. The name of a bundle with a signer begins
@@ -134,14 +134,14 @@ func bundleNameProblems(name string) []string {
 
 var certificateKeyTypes = []string{"RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"}
 
-func (v *projection) certificate(c *corev1.PodCertificateProjection, at *field.Path) {
-	v.add(ValidateSignerName(at.Child("signerName"), c.SignerName))
-	v.add(ValidateUserAnnotations(c.UserAnnotations, at.Child("userAnnotations")))
-	v.add(fileOwner(at.Child("user"), c.User))
+func (pr *projection) certificate(c *corev1.PodCertificateProjection, at *field.Path) {
+	pr.add(ValidateSignerName(at.Child("signerName"), c.SignerName))
+	pr.add(ValidateUserAnnotations(c.UserAnnotations, at.Child("userAnnotations")))
+	pr.add(fileOwner(at.Child("user"), c.User))
 	if !slices.Contains(certificateKeyTypes, c.KeyType) {
-		v.add(field.ErrorList{field.NotSupported(at.Child("keyType"), c.KeyType, certificateKeyTypes)})
+		pr.add(field.ErrorList{field.NotSupported(at.Child("keyType"), c.KeyType, certificateKeyTypes)})
 	}
-	v.add(field.Optional(at.Child("maxExpirationSeconds"), c.MaxExpirationSeconds,
+	pr.add(field.Optional(at.Child("maxExpirationSeconds"), c.MaxExpirationSeconds,
 		func(at *field.Path, n int32) field.ErrorList { return validateCertificateLife(at, n, c.SignerName) }))
 	found := false
 	for _, file := range []struct{ name, path string }{
@@ -151,10 +151,10 @@ func (v *projection) certificate(c *corev1.PodCertificateProjection, at *field.P
 			continue
 		}
 		found = true
-		v.add(validateLocalFilePath(at.Child(file.name), file.path))
-		v.unique(file.path, file.path)
+		pr.add(validateLocalFilePath(at.Child(file.name), file.path))
+		pr.unique(file.path, file.path)
 	}
-	v.add(field.RequiredIf(!found, at, "specify at least one of credentialBundlePath, keyPath, and certificateChainPath"))
+	pr.add(field.RequiredIf(!found, at, "specify at least one of credentialBundlePath, keyPath, and certificateChainPath"))
 }
 
 // validateCertificateLife validates for how many seconds a certificate may be valid.

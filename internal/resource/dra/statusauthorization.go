@@ -46,36 +46,36 @@ type statusPermissions struct {
 }
 
 // permission returns the error 403 unless the user has a permission for a subresource of claims.
-func (v *statusPermissions) permission(verb, subresource, namespace, name string) error {
-	asked := *v.sent
+func (p *statusPermissions) permission(verb, subresource, namespace, name string) error {
+	asked := *p.sent
 	asked.Verb, asked.Subresource, asked.Namespace, asked.Name = verb, subresource, namespace, name
-	return v.check(&asked)
+	return p.check(&asked)
 }
 
 // validateBinding wants the permission to bind claims of all names in all namespaces.
-func (v *statusPermissions) validateBinding(path *field.Path) field.ErrorList {
-	if v.sent == nil {
+func (p *statusPermissions) validateBinding(path *field.Path) field.ErrorList {
+	if p.sent == nil {
 		return unknownRequest(path)
 	}
-	if err := v.permission(v.sent.Verb, resourcev1.SubresourceBinding, "", ""); err != nil {
+	if err := p.permission(p.sent.Verb, resourcev1.SubresourceBinding, "", ""); err != nil {
 		return field.ErrorList{field.Forbidden(path, fmt.Sprintf("changing status.allocation or status.reservedFor requires "+
-			`resource="resourceclaims/binding", verb="%s" permission: %s`, v.sent.Verb, err))}
+			`resource="resourceclaims/binding", verb="%s" permission: %s`, p.sent.Verb, err))}
 	}
 	return nil
 }
 
 // validateDrivers wants the permission for each driver. It is another one for a service account on the node of the claim.
-func (v *statusPermissions) validateDrivers(drivers []string, node string, path *field.Path) field.ErrorList {
-	if v.sent == nil {
+func (p *statusPermissions) validateDrivers(drivers []string, node string, path *field.Path) field.ErrorList {
+	if p.sent == nil {
 		return unknownRequest(path)
 	}
-	verbs := []string{resourcev1.VerbPrefixArbitraryNode + v.sent.Verb}
-	if isAccountOn(v.user, node) {
-		verbs = slices.Insert(verbs, 0, resourcev1.VerbPrefixAssociatedNode+v.sent.Verb)
+	verbs := []string{resourcev1.VerbPrefixArbitraryNode + p.sent.Verb}
+	if isAccountOn(p.user, node) {
+		verbs = slices.Insert(verbs, 0, resourcev1.VerbPrefixAssociatedNode+p.sent.Verb)
 	}
 	var errs field.ErrorList
 	for _, driver := range drivers {
-		if err := v.anyPermission(verbs, driver); err != nil {
+		if err := p.anyPermission(verbs, driver); err != nil {
 			errs = append(errs, field.Forbidden(path, fmt.Sprintf("changing status.devices requires "+
 				`resource="resourceclaims/driver", verb="%s" permission: %s`, verbs, err)))
 		}
@@ -84,9 +84,9 @@ func (v *statusPermissions) validateDrivers(drivers []string, node string, path 
 }
 
 // anyPermission returns nil if the user has one of the verbs for a driver, and otherwise the error of the first.
-func (v *statusPermissions) anyPermission(verbs []string, driver string) (first error) {
+func (p *statusPermissions) anyPermission(verbs []string, driver string) (first error) {
 	for _, verb := range verbs {
-		err := v.permission(verb, resourcev1.SubresourceDriver, v.sent.Namespace, driver)
+		err := p.permission(verb, resourcev1.SubresourceDriver, p.sent.Namespace, driver)
 		if err == nil {
 			return nil
 		}

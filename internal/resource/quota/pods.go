@@ -58,9 +58,9 @@ func extended(name corev1.ResourceName) bool {
 
 // use counts a pod that runs or will run. One that has ended, or whose deletion takes longer than it may, uses nothing
 // but its place among count/pods.
-func (e pods) use(_ context.Context, obj registry.Object, used corev1.ResourceList) error {
+func (po pods) use(_ context.Context, obj registry.Object, used corev1.ResourceList) error {
 	p := obj.(*corev1.Pod)
-	if !Runs(p, e.objects.Now()) {
+	if !Runs(p, po.objects.Now()) {
 		return nil
 	}
 	Add(used, compute(podRequests(p), podLimits(p)))

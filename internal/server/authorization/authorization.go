@@ -73,13 +73,13 @@ type Options struct {
 }
 
 // Authorize implements authz.Authorizer.
-func (z *Authorization) Authorize(ctx context.Context, a authz.Attributes) (authz.Decision, string, error) {
-	return z.current.Load().Authorize(ctx, a)
+func (au *Authorization) Authorize(ctx context.Context, a authz.Attributes) (authz.Decision, string, error) {
+	return au.current.Load().Authorize(ctx, a)
 }
 
 // RulesFor implements authz.RuleResolver.
-func (z *Authorization) RulesFor(ctx context.Context, u *request.User, namespace string) (authz.Rules, error) {
-	return z.current.Load().RulesFor(ctx, u, namespace)
+func (au *Authorization) RulesFor(ctx context.Context, u *request.User, namespace string) (authz.Rules, error) {
+	return au.current.Load().RulesFor(ctx, u, namespace)
 }
 
 // New creates the authorizers. They have no objects until Start is called.
@@ -110,27 +110,27 @@ func New(o Options) (*Authorization, error) {
 }
 
 // use applies the configuration at the start and, if its files have changed, later.
-func (z *Authorization) use(read filewatch.Read) error {
-	c, content, err := loadAuthorization(z.Config, read, z.required)
+func (au *Authorization) use(read filewatch.Read) error {
+	c, content, err := loadAuthorization(au.Config, read, au.required)
 	if err != nil {
 		return err
 	}
-	if z.required == nil {
-		if err := z.makeAuthorizers(c); err != nil {
+	if au.required == nil {
+		if err := au.makeAuthorizers(c); err != nil {
 			return err
 		}
 	}
-	list, err := z.authorizersOf(c, read)
+	list, err := au.authorizersOf(c, read)
 	if err != nil {
 		return err
 	}
-	z.current.Store(&list)
-	z.content = content
-	if z.required == nil {
-		z.required = []string{}
+	au.current.Store(&list)
+	au.content = content
+	if au.required == nil {
+		au.required = []string{}
 		for _, a := range c.Authorizers {
 			if a.Type != config.ModeWebhook {
-				z.required = append(z.required, a.Type)
+				au.required = append(au.required, a.Type)
 			}
 		}
 	}
@@ -138,13 +138,13 @@ func (z *Authorization) use(read filewatch.Read) error {
 }
 
 // makeAuthorizers makes the authorizers that are made once, at the start.
-func (z *Authorization) makeAuthorizers(c *apiserver.AuthorizationConfiguration) (err error) {
+func (au *Authorization) makeAuthorizers(c *apiserver.AuthorizationConfiguration) (err error) {
 	for _, a := range c.Authorizers {
 		switch a.Type {
 		case config.ModeNode:
-			err = z.makeNodeAuthorizer()
+			err = au.makeNodeAuthorizer()
 		case config.ModeABAC:
-			err = z.readPolicies()
+			err = au.readPolicies()
 		}
 		if err != nil {
 			return err
@@ -154,12 +154,12 @@ func (z *Authorization) makeAuthorizers(c *apiserver.AuthorizationConfiguration)
 }
 
 // readPolicies reads the file of mode ABAC.
-func (z *Authorization) readPolicies() error {
+func (au *Authorization) readPolicies() error {
 	const flag = "--authorization-policy-file"
-	path := z.Config.PolicyFile
-	z.abac = &abac.Policies{}
-	return z.Files.File(flag, path, func(content []byte) error {
-		if err := z.abac.Replace(content); err != nil {
+	path := au.Config.PolicyFile
+	au.abac = &abac.Policies{}
+	return au.Files.File(flag, path, func(content []byte) error {
+		if err := au.abac.Replace(content); err != nil {
 			return fmt.Errorf("error reading policy file %s, %w", path, err)
 		}
 		return nil
@@ -185,69 +185,69 @@ func loadAuthorization(
 	return configuration, content, nil
 }
 
-func (z *Authorization) makeNodeAuthorizer() error {
-	rules, err := policy.NodeRules(z.Gates)
+func (au *Authorization) makeNodeAuthorizer() error {
+	rules, err := policy.NodeRules(au.Gates)
 	if err != nil {
 		return err
 	}
-	z.node = node.New(z.Work.Context(), node.Options{
-		Registry: z.Registry, Rules: rbac.Compile(rules), Log: z.Log, Observe: z.graphChanged,
-		Background: z.background,
+	au.node = node.New(au.Work.Context(), node.Options{
+		Registry: au.Registry, Rules: rbac.Compile(rules), Log: au.Log, Observe: au.graphChanged,
+		Background: au.background,
 	})
 	return nil
 }
 
 // authorizersOf returns the authorizers of a configuration in the order of their calls.
-func (z *Authorization) authorizersOf(
+func (au *Authorization) authorizersOf(
 	c *apiserver.AuthorizationConfiguration, read filewatch.Read,
 ) (authz.List, error) {
 	list := authz.List{staticauthorizer.SystemMasters{}}
-	if z.paths != nil {
-		list = append(list, z.paths)
+	if au.paths != nil {
+		list = append(list, au.paths)
 	}
 	for i := range c.Authorizers {
 		a := &c.Authorizers[i]
-		authorizer, err := z.authorizerOf(a, read)
+		authorizer, err := au.authorizerOf(a, read)
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, &counted{Authorizer: authorizer, counts: z.counts, kind: a.Type, name: a.Name})
+		list = append(list, &counted{Authorizer: authorizer, counts: au.counts, kind: a.Type, name: a.Name})
 	}
 	return list, nil
 }
 
-func (z *Authorization) authorizerOf(a *apiserver.AuthorizerConfiguration, read filewatch.Read) (authz.Authorizer, error) {
+func (au *Authorization) authorizerOf(a *apiserver.AuthorizerConfiguration, read filewatch.Read) (authz.Authorizer, error) {
 	switch a.Type {
 	case config.ModeAlwaysAllow:
 		return staticauthorizer.AlwaysAllow{}, nil
 	case config.ModeAlwaysDeny:
 		return staticauthorizer.AlwaysDeny{}, nil
 	case config.ModeRBAC:
-		return z.rbac, nil
+		return au.rbac, nil
 	case config.ModeNode:
-		if z.node == nil {
+		if au.node == nil {
 			return nil, errNotAtStart(a.Type)
 		}
-		return z.node, nil
+		return au.node, nil
 	case config.ModeABAC:
-		if z.abac == nil {
+		if au.abac == nil {
 			return nil, errNotAtStart(a.Type)
 		}
-		return z.abac, nil
+		return au.abac, nil
 	case config.ModeWebhook:
-		return z.accessWebhook(a.Name, a.Webhook, read)
+		return au.accessWebhook(a.Name, a.Webhook, read)
 	}
 	return nil, fmt.Errorf("unknown authorization mode %s specified", a.Type)
 }
 
-func (z *Authorization) accessWebhook(
+func (au *Authorization) accessWebhook(
 	name string, w *apiserver.WebhookConfiguration, read filewatch.Read,
 ) (authz.Authorizer, error) {
 	file, err := authzconfig.Kubeconfig(w)
 	if err != nil {
 		return nil, err
 	}
-	client, err := webhook.FromKubeconfig(file, read, z.Calls)
+	client, err := webhook.FromKubeconfig(file, read, au.Calls)
 	if err != nil {
 		return nil, fmt.Errorf("authorization webhook %s: %w", name, err)
 	}
@@ -257,7 +257,7 @@ func (z *Authorization) accessWebhook(
 	}
 	o := webhookauthorizer.Options{
 		Name: name, Client: client, Version: w.SubjectAccessReviewVersion, Timeout: w.Timeout.Duration,
-		Backoff: webhook.DefaultBackoff(), Conditions: conditions, Observe: z.webhookCalls,
+		Backoff: webhook.DefaultBackoff(), Conditions: conditions, Observe: au.webhookCalls,
 	}
 	if w.FailurePolicy == apiserver.FailurePolicyDeny {
 		o.OnError = authz.Deny
@@ -311,28 +311,28 @@ func (c *counted) RulesFor(ctx context.Context, u *request.User, namespace strin
 }
 
 // Answers returns the synthesized resources about permissions, such as SubjectAccessReview.
-func (z *Authorization) Answers() map[schema.GroupResource]registry.CreateFunc {
-	return accessreview.CreateFuncs(z, z)
+func (au *Authorization) Answers() map[schema.GroupResource]registry.CreateFunc {
+	return accessreview.CreateFuncs(au, au)
 }
 
 // GuardRoles prevents users from granting permissions that they do not have.
-func (z *Authorization) GuardRoles() admission.Plugin { return escalation.Plugin(z, z.rbac) }
+func (au *Authorization) GuardRoles() admission.Plugin { return escalation.Plugin(au, au.rbac) }
 
 // GuardSigners prevents users from issuing certificates to pods in the name of signers that they may not sign for.
-func (z *Authorization) GuardSigners() admission.Plugin { return certificates.PodSigning(z) }
+func (au *Authorization) GuardSigners() admission.Plugin { return certificates.PodSigning(au) }
 
 // background runs a function until the server stops.
-func (z *Authorization) background(name string, run func(ctx context.Context)) {
-	z.Work.Go(name, background.Forever(run))
+func (au *Authorization) background(name string, run func(ctx context.Context)) {
+	au.Work.Go(name, background.Forever(run))
 }
 
 // Start creates the default roles, unless they were just created, and starts to watch roles and bindings.
-func (z *Authorization) Start(ctx context.Context, c *client.Client, rolesExist bool) error {
+func (au *Authorization) Start(ctx context.Context, c *client.Client, rolesExist bool) error {
 	if !rolesExist {
-		bootstrap := rbaccontroller.Bootstrap{Gates: z.Gates, Registry: z.Registry, Client: c, Log: z.Log}
+		bootstrap := rbaccontroller.Bootstrap{Gates: au.Gates, Registry: au.Registry, Client: c, Log: au.Log}
 		if err := bootstrap.Run(ctx); err != nil {
 			return err
 		}
 	}
-	return z.rbac.Start(z.Work.Context(), z.Registry, z.Log, z.background)
+	return au.rbac.Start(au.Work.Context(), au.Registry, au.Log, au.background)
 }

@@ -70,12 +70,12 @@ func (c httpConnectProxy) handshake(ctx context.Context, conn net.Conn, address 
 // konnectivityProxy is a Konnectivity server on a Unix socket.
 type konnectivityProxy struct{ socket string }
 
-func (t konnectivityProxy) connect(ctx context.Context) (func(context.Context, string) (net.Conn, error), error) {
+func (p konnectivityProxy) connect(ctx context.Context) (func(context.Context, string) (net.Conn, error), error) {
 	// The context of the tunnel must not end with ctx: the tunnel is in use until its one connection is closed.
 	through, err := client.CreateSingleUseGrpcTunnelWithContext(ctx, context.WithoutCancel(ctx),
-		"passthrough:///"+t.socket,
+		"passthrough:///"+p.socket,
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", t.socket)
+			return (&net.Dialer{}).DialContext(ctx, "unix", p.socket)
 		}),
 		grpc.WithAuthority("localhost"),
 		grpc.WithBlock(), grpc.WithReturnConnectionError(), // the client dials in the old way

@@ -24,30 +24,30 @@ type Check struct {
 func New() *Check { return &Check{make(chan encrypt.Dropped, 1)} }
 
 // Reloaded has Run look at a reload; it does not wait. What was dropped by an earlier one that still waits is looked at too.
-func (k *Check) Reloaded(dropped encrypt.Dropped) {
+func (c *Check) Reloaded(dropped encrypt.Dropped) {
 	select {
-	case earlier := <-k.waiting:
+	case earlier := <-c.waiting:
 		later := dropped
 		dropped = func(gr schema.GroupResource) []string { return append(earlier(gr), later(gr)...) }
 	default:
 	}
-	k.waiting <- dropped
+	c.waiting <- dropped
 }
 
 // Run looks at reloads until ctx ends. It logs an error for each resource with versions that need a key which is gone.
-func (k *Check) Run(ctx context.Context, resources *directory.Directory, log *slog.Logger) {
+func (c *Check) Run(ctx context.Context, resources *directory.Directory, log *slog.Logger) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case dropped := <-k.waiting:
-			k.check(ctx, resources, dropped, log)
+		case dropped := <-c.waiting:
+			c.check(ctx, resources, dropped, log)
 		}
 	}
 }
 
 // check looks at all resources.
-func (k *Check) check(ctx context.Context, resources *directory.Directory, dropped encrypt.Dropped, log *slog.Logger) {
+func (c *Check) check(ctx context.Context, resources *directory.Directory, dropped encrypt.Dropped, log *slog.Logger) {
 	seen := map[schema.GroupResource]bool{}
 	for _, gv := range resources.GroupVersions() {
 		for _, r := range resources.Resources(gv) {

@@ -25,20 +25,20 @@ func newMetrics(m *metrics.Metrics) *fileMetrics {
 
 // followed records that the file of a flag is followed from now on. Its content is in effect. Several files of one flag
 // share their series.
-func (r *fileMetrics) followed(flag string) {
-	r.total.WithLabelValues(flag, "success")
-	r.total.WithLabelValues(flag, "failure")
-	r.inEffect.WithLabelValues(flag).Set(1)
+func (m *fileMetrics) followed(flag string) {
+	m.total.WithLabelValues(flag, "success")
+	m.total.WithLabelValues(flag, "failure")
+	m.inEffect.WithLabelValues(flag).Set(1)
 }
 
 // reloaded records an attempt to apply a change of a file of a flag. inEffect reports whether all files of the flag are
 // in effect now.
-func (r *fileMetrics) reloaded(flag string, ok, inEffect bool) {
+func (m *fileMetrics) reloaded(flag string, ok, inEffect bool) {
 	status, value := metrics.Status(ok), 0.0
 	if inEffect {
 		value = 1
 	}
-	r.total.WithLabelValues(flag, status).Inc()
-	r.lastAt.WithLabelValues(flag, status).SetToCurrentTime()
-	r.inEffect.WithLabelValues(flag).Set(value)
+	m.total.WithLabelValues(flag, status).Inc()
+	m.lastAt.WithLabelValues(flag, status).SetToCurrentTime()
+	m.inEffect.WithLabelValues(flag).Set(value)
 }

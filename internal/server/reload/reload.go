@@ -61,65 +61,65 @@ func New(every time.Duration, log *slog.Logger, m *metrics.Metrics) *Files {
 }
 
 // Load applies a part for the first time. If that succeeds, its files are followed, but not before Start is called.
-func (r *Files) Load(p Part) (*filewatch.Watch, error) {
+func (f *Files) Load(p Part) (*filewatch.Watch, error) {
 	followed := &followedPart{Part: p, watch: &filewatch.Watch{Apply: p.Apply}}
-	if err := followed.watch.Load(); err != nil || r == nil {
+	if err := followed.watch.Load(); err != nil || f == nil {
 		return followed.watch, err
 	}
-	followed.watch.Report = func(err error) { r.report(followed, err) }
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.parts = append(r.parts, followed)
-	r.metrics.followed(p.Flag)
-	if r.work != nil {
-		r.follow(followed)
+	followed.watch.Report = func(err error) { f.report(followed, err) }
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.parts = append(f.parts, followed)
+	f.metrics.followed(p.Flag)
+	if f.work != nil {
+		f.follow(followed)
 	}
 	return followed.watch, nil
 }
 
 // report logs and counts the result of applying a change.
-func (r *Files) report(p *followedPart, err error) {
+func (f *Files) report(p *followedPart, err error) {
 	if err == nil {
-		r.log.Info("a changed file is in effect", "flag", p.Flag, "file", p.Path)
+		f.log.Info("a changed file is in effect", "flag", p.Flag, "file", p.Path)
 	} else {
-		r.log.Error("a changed file cannot be used; its content before stays in effect",
+		f.log.Error("a changed file cannot be used; its content before stays in effect",
 			"flag", p.Flag, "file", p.Path, "error", config.CommandLine(err))
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	p.bad = err != nil
 	inEffect := true
-	for _, other := range r.parts {
+	for _, other := range f.parts {
 		inEffect = inEffect && (other.Flag != p.Flag || !other.bad)
 	}
-	r.metrics.reloaded(p.Flag, err == nil, inEffect)
+	f.metrics.reloaded(p.Flag, err == nil, inEffect)
 	if p.Observe != nil {
 		p.Observe(err)
 	}
 }
 
 // Start follows the files of all parts, including parts that are loaded later, until work is stopped.
-func (r *Files) Start(work *background.Group) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.work = work
-	for _, p := range r.parts {
-		r.follow(p)
+func (f *Files) Start(work *background.Group) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.work = work
+	for _, p := range f.parts {
+		f.follow(p)
 	}
 }
 
 // Context returns a context that ends when the files are not followed any more. Start must have been called.
-func (r *Files) Context() context.Context {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.work.Context()
+func (f *Files) Context() context.Context {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.work.Context()
 }
 
 // Check looks at all files and returns when their changes are in effect. It is for tests.
-func (r *Files) Check() {
-	r.mu.Lock()
-	parts := slices.Clone(r.parts)
-	r.mu.Unlock()
+func (f *Files) Check() {
+	f.mu.Lock()
+	parts := slices.Clone(f.parts)
+	f.mu.Unlock()
 	for _, p := range parts {
 		p.watch.Check()
 	}
@@ -127,15 +127,15 @@ func (r *Files) Check() {
 
 // follow follows the files of a part. Each part has a goroutine, because applying some parts takes as long as another
 // program needs to answer. mu is held.
-func (r *Files) follow(p *followedPart) {
+func (f *Files) follow(p *followedPart) {
 	name := "changes of " + p.Flag
-	for i, same := 0, 0; r.parts[i] != p; i++ {
-		if r.parts[i].Flag == p.Flag {
+	for i, same := 0, 0; f.parts[i] != p; i++ {
+		if f.parts[i].Flag == p.Flag {
 			same++
 			name = "changes of " + p.Flag + " " + strconv.Itoa(same+1)
 		}
 	}
-	r.work.Go(name, background.Forever(func(ctx context.Context) { p.watch.Run(ctx, r.every, &r.Wake) }))
+	f.work.Go(name, background.Forever(func(ctx context.Context) { p.watch.Run(ctx, f.every, &f.Wake) }))
 }
 
 // Pair is a certificate with its key in files.
@@ -147,9 +147,9 @@ type Pair struct {
 
 // Pair returns a function that returns the certificate. If the files have changed the function reads them, so that the
 // next connection has the new certificate.
-func (r *Files) Pair(p Pair) (func() (*tls.Certificate, error), error) {
+func (f *Files) Pair(p Pair) (func() (*tls.Certificate, error), error) {
 	var current atomic.Pointer[tls.Certificate]
-	watch, err := r.Load(Part{Flag: p.Flag, Path: p.CertFile, Apply: func(read filewatch.Read) error {
+	watch, err := f.Load(Part{Flag: p.Flag, Path: p.CertFile, Apply: func(read filewatch.Read) error {
 		cert, err := read(p.CertFile)
 		if err != nil {
 			return err
@@ -178,8 +178,8 @@ func (r *Files) Pair(p Pair) (func() (*tls.Certificate, error), error) {
 }
 
 // Authorities applies the certificate authorities in a file. use is called with each version of them.
-func (r *Files) Authorities(flag, path string, use func(*x509.CertPool)) error {
-	return r.File(flag, path, func(content []byte) error {
+func (f *Files) Authorities(flag, path string, use func(*x509.CertPool)) error {
+	return f.File(flag, path, func(content []byte) error {
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(content) {
 			return fmt.Errorf("%s has no certificates", path)
@@ -192,19 +192,19 @@ func (r *Files) Authorities(flag, path string, use func(*x509.CertPool)) error {
 // ClientTLS returns a function that returns the TLS configuration for a new connection to another server: the
 // certificate authorities in caFile (those of the system if it is ""), and the certificate of p, unless its files are
 // "". It returns nil without an error if all are "". Changes do not affect open connections.
-func (r *Files) ClientTLS(caFlag, caFile string, p Pair) (func() *tls.Config, error) {
+func (f *Files) ClientTLS(caFlag, caFile string, p Pair) (func() *tls.Config, error) {
 	if caFile == "" && p.CertFile == "" {
 		return nil, nil
 	}
 	var roots atomic.Pointer[x509.CertPool]
 	if caFile != "" {
-		if err := r.Authorities(caFlag, caFile, roots.Store); err != nil {
+		if err := f.Authorities(caFlag, caFile, roots.Store); err != nil {
 			return nil, OfField(caFlag, err)
 		}
 	}
 	base := &tls.Config{MinVersion: tls.VersionTLS12}
 	if p.CertFile != "" {
-		certificate, err := r.Pair(p)
+		certificate, err := f.Pair(p)
 		if err != nil {
 			return nil, OfField(p.Flag, err)
 		}
@@ -219,9 +219,9 @@ func (r *Files) ClientTLS(caFlag, caFile string, p Pair) (func() *tls.Config, er
 
 // Webhook returns a client of the webhook in a kubeconfig. The client follows changes of the kubeconfig and of the
 // files named in it.
-func (r *Files) Webhook(flag, path string, o webhook.Options) (*webhook.Client, error) {
+func (f *Files) Webhook(flag, path string, o webhook.Options) (*webhook.Client, error) {
 	var client *webhook.Client
-	_, err := r.Load(Part{Flag: flag, Path: path, Apply: func(read filewatch.Read) error {
+	_, err := f.Load(Part{Flag: flag, Path: path, Apply: func(read filewatch.Read) error {
 		next, err := webhook.FromKubeconfig(path, read, o)
 		switch {
 		case err != nil:
@@ -237,8 +237,8 @@ func (r *Files) Webhook(flag, path string, o webhook.Options) (*webhook.Client, 
 }
 
 // File applies the content of one file.
-func (r *Files) File(flag, path string, apply func(content []byte) error) error {
-	_, err := r.Load(Part{Flag: flag, Path: path, Apply: func(read filewatch.Read) error {
+func (f *Files) File(flag, path string, apply func(content []byte) error) error {
+	_, err := f.Load(Part{Flag: flag, Path: path, Apply: func(read filewatch.Read) error {
 		content, err := read(path)
 		if err != nil {
 			return err

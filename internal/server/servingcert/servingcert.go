@@ -126,9 +126,9 @@ func newCertificates(
 }
 
 // collectNames makes the names of the certificates that are in use.
-func (s *certificates) collectNames() {
+func (c *certificates) collectNames() {
 	n := &sniNames{explicit: map[string]*sniPair{}, extracted: map[string]*sniPair{}}
-	for _, p := range s.pairs {
+	for _, p := range c.pairs {
 		to, names := n.explicit, p.names
 		if len(names) == 0 {
 			// The IP addresses of the certificate do not count: a client sends none.
@@ -140,14 +140,14 @@ func (s *certificates) collectNames() {
 			}
 		}
 	}
-	s.names.Store(n)
+	c.names.Store(n)
 }
 
 // choose is for tls.Config.GetCertificate. A name without a wildcard comes before one with it, and a name of the flag
 // before one of a certificate.
-func (s *certificates) choose(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
-	if len(s.pairs) > 0 {
-		known := s.names.Load()
+func (c *certificates) choose(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	if len(c.pairs) > 0 {
+		known := c.names.Load()
 		name := strings.ToLower(hello.ServerName)
 		if name == "" && hello.Conn != nil { // a client that connects to an IP address sends no name
 			if local, ok := hello.Conn.LocalAddr().(*net.TCPAddr); ok {
@@ -166,7 +166,7 @@ func (s *certificates) choose(hello *tls.ClientHelloInfo) (*tls.Certificate, err
 			}
 		}
 	}
-	return s.standard()
+	return c.standard()
 }
 
 // TLSConfig returns the configuration of the HTTPS server without its client authorities.

@@ -83,10 +83,10 @@ type deadlineWriter struct {
 	connection *http.ResponseController
 }
 
-func (p *deadlineWriter) Write(b []byte) (int, error) {
-	err := p.connection.SetWriteDeadline(time.Now().Add(stallTime))
+func (w *deadlineWriter) Write(b []byte) (int, error) {
+	err := w.connection.SetWriteDeadline(time.Now().Add(stallTime))
 	if err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return 0, err
 	}
-	return p.ResponseWriter.Write(b)
+	return w.ResponseWriter.Write(b)
 }

@@ -54,7 +54,7 @@ func New(o Options) *Handler {
 }
 
 // Paths returns the paths of the pages that are served.
-func (z *Handler) Paths() []string { return z.paths }
+func (h *Handler) Paths() []string { return h.paths }
 
 const (
 	componentName = "apiserver"
@@ -68,7 +68,7 @@ const (
 var versions = []string{"v1alpha1", "v1beta1"}
 
 // Serves reports whether a path is that of a page that is served.
-func (z *Handler) Serves(path string) bool { return slices.Contains(z.paths, path) }
+func (h *Handler) Serves(path string) bool { return slices.Contains(h.paths, path) }
 
 // page is a page in both formats.
 type page struct {
@@ -77,16 +77,16 @@ type page struct {
 	object     func(metav1.TypeMeta) any
 }
 
-func (z *Handler) page(path string) page {
+func (h *Handler) page(path string) page {
 	if path == FlagszPath {
-		return page{"flagz", "Flagz", z.flagsText, z.flagsObject}
+		return page{"flagz", "Flagz", h.flagsText, h.flagsObject}
 	}
-	return page{"statusz", "Statusz", z.statusText, z.statusObject}
+	return page{"statusz", "Statusz", h.statusText, h.statusObject}
 }
 
 // ServeHTTP implements http.Handler. The path must be one that Serves accepts.
-func (z *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	p := z.page(r.URL.Path)
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p := h.page(r.URL.Path)
 	clauses := apiresponse.ParseAccept(r.Header.Get("Accept"))
 	for _, c := range clauses {
 		media := c.Type + "/" + c.Subtype
@@ -135,18 +135,18 @@ func (p page) writeObject(w http.ResponseWriter, mediaType, version string) erro
 }
 
 // statusPaths returns the paths of the pages that components have.
-func (z *Handler) statusPaths() []string {
-	paths := append([]string{"/healthz", "/livez", "/metrics", "/readyz", "/version"}, z.paths...)
+func (h *Handler) statusPaths() []string {
+	paths := append([]string{"/healthz", "/livez", "/metrics", "/readyz", "/version"}, h.paths...)
 	slices.Sort(paths)
 	return paths
 }
 
-func (z *Handler) statusText() string {
-	v, up := z.Version, z.Now().Sub(z.Started)
+func (h *Handler) statusText() string {
+	v, up := h.Version, h.Now().Sub(h.Started)
 	return fmt.Sprintf("\nStarted: %s\nUp: %d hr %02d min %02d sec\nGo version: %s\nBinary version: %s\nEmulation "+
 		"version: %s.%s\nPaths: %s\n",
-		z.Started.UTC().Format(time.UnixDate), int(up.Hours()), int(up.Minutes())%60, int(up.Seconds())%60,
-		v.GoVersion, binaryVersion(v.GitVersion), v.EmulationMajor, v.EmulationMinor, strings.Join(z.statusPaths(), " "))
+		h.Started.UTC().Format(time.UnixDate), int(up.Hours()), int(up.Minutes())%60, int(up.Seconds())%60,
+		v.GoVersion, binaryVersion(v.GitVersion), v.EmulationMajor, v.EmulationMinor, strings.Join(h.statusPaths(), " "))
 }
 
 // binaryVersion is a version without the v before it and what comes after the three
@@ -157,8 +157,8 @@ func binaryVersion(v string) string {
 	return v
 }
 
-func (z *Handler) statusObject(t metav1.TypeMeta) any {
-	v := z.Version
+func (h *Handler) statusObject(t metav1.TypeMeta) any {
+	v := h.Version
 	return struct {
 		metav1.TypeMeta  `json:",inline"`
 		Metadata         objectMeta `json:"metadata"`
@@ -169,8 +169,8 @@ func (z *Handler) statusObject(t metav1.TypeMeta) any {
 		EmulationVersion string     `json:"emulationVersion,omitempty"`
 		Paths            []string   `json:"paths,omitempty"`
 	}{
-		t, objectMeta{componentName}, z.Started.UTC().Format(time.RFC3339), int64(z.Now().Sub(z.Started).Seconds()),
-		v.GoVersion, binaryVersion(v.GitVersion), v.EmulationMajor + "." + v.EmulationMinor, z.statusPaths(),
+		t, objectMeta{componentName}, h.Started.UTC().Format(time.RFC3339), int64(h.Now().Sub(h.Started).Seconds()),
+		v.GoVersion, binaryVersion(v.GitVersion), v.EmulationMajor + "." + v.EmulationMinor, h.statusPaths(),
 	}
 }
 
@@ -179,18 +179,18 @@ type objectMeta struct {
 	Name string `json:"name"`
 }
 
-func (z *Handler) flagsText() string {
+func (h *Handler) flagsText() string {
 	var b strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(z.Flags)) {
-		fmt.Fprintf(&b, "%s %s\n", name, z.Flags[name])
+	for _, name := range slices.Sorted(maps.Keys(h.Flags)) {
+		fmt.Fprintf(&b, "%s %s\n", name, h.Flags[name])
 	}
 	return b.String()
 }
 
-func (z *Handler) flagsObject(t metav1.TypeMeta) any {
+func (h *Handler) flagsObject(t metav1.TypeMeta) any {
 	return struct {
 		metav1.TypeMeta `json:",inline"`
 		Metadata        objectMeta        `json:"metadata"`
 		Flags           map[string]string `json:"flags,omitempty"`
-	}{t, objectMeta{componentName}, z.Flags}
+	}{t, objectMeta{componentName}, h.Flags}
 }

@@ -253,7 +253,7 @@ type restamper struct {
 }
 
 // restamp returns records with their new revisions and deadlines. It ends with an error if ctx ends.
-func (s *restamper) restamp(
+func (re *restamper) restamp(
 	ctx context.Context, records iter.Seq2[embedded.Record, error],
 ) iter.Seq2[embedded.Record, error] {
 	return func(yield func(embedded.Record, error) bool) {
@@ -262,14 +262,14 @@ func (s *restamper) restamp(
 				err = ctx.Err()
 			}
 			switch {
-			case s.keepRevisions:
-			case s.keepsPast:
-				r.Was, r.ModRevision = r.ModRevision, s.next
+			case re.keepRevisions:
+			case re.keepsPast:
+				r.Was, r.ModRevision = r.ModRevision, re.next
 			default:
-				r.ModRevision, r.CreateRevision = s.next, s.next
+				r.ModRevision, r.CreateRevision = re.next, re.next
 			}
-			s.next++
-			r.Deadline = s.deadline(r.Deadline)
+			re.next++
+			r.Deadline = re.deadline(r.Deadline)
 			if !yield(r, err) || err != nil {
 				return
 			}
@@ -278,14 +278,14 @@ func (s *restamper) restamp(
 }
 
 // deadline returns a new deadline with the same remaining time to live as when the file was written.
-func (s *restamper) deadline(was int64) int64 {
+func (re *restamper) deadline(was int64) int64 {
 	const never = 1<<63 - 1
 	if was == 0 {
 		return 0
 	}
-	left := max(was-s.created, 0)
-	if left > never-s.now-1000 {
+	left := max(was-re.created, 0)
+	if left > never-re.now-1000 {
 		return was
 	}
-	return s.now + left
+	return re.now + left
 }

@@ -75,17 +75,17 @@ func NewCatchUp(limit int) *CatchUp {
 }
 
 // Open returns the number of open streams.
-func (h *CatchUp) Open() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.readers)
+func (u *CatchUp) Open() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return len(u.readers)
 }
 
 // Waiting returns the number of cursors that wait for events of a stream.
-func (h *CatchUp) Waiting() int {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.waits)
+func (u *CatchUp) Waiting() int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return len(u.waits)
 }
 
 // oldChange is a change of the store that the log no longer has. All cursors share it, and the decoded event, which the first
@@ -96,25 +96,25 @@ type oldChange struct {
 }
 
 // size returns the bytes of the stored values, and the overhead of an event.
-func (p *oldChange) size() int64 {
-	return int64(len(p.change.Entry.Value)+len(p.change.Prev.Value)) + eventOverhead
+func (c *oldChange) size() int64 {
+	return int64(len(c.change.Entry.Value)+len(c.change.Prev.Value)) + eventOverhead
 }
 
 // read returns the event of the change. The encodings of its objects are not cached.
-func (p *oldChange) read(d *decoder) *Event {
-	if e := p.event.Load(); e != nil {
+func (c *oldChange) read(d *decoder) *Event {
+	if e := c.event.Load(); e != nil {
 		return e
 	}
-	e := &Event{Revision: p.change.Entry.ModRevision, decoder: d}
+	e := &Event{Revision: c.change.Entry.ModRevision, decoder: d}
 	e.prevAt.Store(goneObject)
-	if p.change.Prev.ModRevision != 0 {
-		e.Prev = d.readDetached(p.change.Prev)
+	if c.change.Prev.ModRevision != 0 {
+		e.Prev = d.readDetached(c.change.Prev)
 	}
-	if !p.change.Deleted {
-		e.Object = d.readDetached(p.change.Entry)
+	if !c.change.Deleted {
+		e.Object = d.readDetached(c.change.Entry)
 	}
-	if !p.event.CompareAndSwap(nil, e) {
-		return p.event.Load()
+	if !c.event.CompareAndSwap(nil, e) {
+		return c.event.Load()
 	}
 	return e
 }
@@ -152,49 +152,49 @@ type catchUpReader struct {
 }
 
 // enter adds a waiting cursor.
-func (h *CatchUp) enter(w *catchUpWait) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.waits = append(h.waits, w)
-	h.assign(w, time.Now())
+func (u *CatchUp) enter(w *catchUpWait) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.waits = append(u.waits, w)
+	u.assign(w, time.Now())
 }
 
 // leave ends the wait of a cursor.
-func (h *CatchUp) leave(w *catchUpWait) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+func (u *CatchUp) leave(w *catchUpWait) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	w.done = true
 }
 
 // check serves or assigns all waiting cursors, at most once per checkInterval. Each waiting cursor calls it repeatedly.
-func (h *CatchUp) check() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if now := time.Now(); now.Sub(h.lastChecked) >= checkInterval {
-		h.assignAll(now)
+func (u *CatchUp) check() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if now := time.Now(); now.Sub(u.lastChecked) >= checkInterval {
+		u.assignAll(now)
 	}
 }
 
 // assignAll serves or assigns all waiting cursors. The caller holds mu.
-func (h *CatchUp) assignAll(now time.Time) {
-	h.lastChecked = now
-	h.waits = slices.DeleteFunc(h.waits, func(w *catchUpWait) bool { return w.done })
-	for _, w := range h.waits {
+func (u *CatchUp) assignAll(now time.Time) {
+	u.lastChecked = now
+	u.waits = slices.DeleteFunc(u.waits, func(w *catchUpWait) bool { return w.done })
+	for _, w := range u.waits {
 		if !w.done {
-			h.assign(w, now)
+			u.assign(w, now)
 		}
 	}
 }
 
 // assign serves a cursor, or makes sure that a reader will serve it. The caller holds mu.
-func (h *CatchUp) assign(w *catchUpWait, now time.Time) {
+func (u *CatchUp) assign(w *catchUpWait, now time.Time) {
 	expected := false
-	for _, rd := range h.readers {
+	for _, rd := range u.readers {
 		if rd.closed || rd.resource != w.resource || w.revision < rd.low {
 			continue
 		}
 		if w.revision < rd.head {
-			h.serve(w, rd, now)
+			u.serve(w, rd, now)
 			return
 		}
 		rd.request()
@@ -203,24 +203,24 @@ func (h *CatchUp) assign(w *catchUpWait, now time.Time) {
 	if expected {
 		return
 	}
-	if len(h.readers) < h.limit {
-		h.open(w.resource, now)
+	if len(u.readers) < u.limit {
+		u.open(w.resource, now)
 		return
 	}
-	if now.Sub(w.since) > catchUpPatience && h.lastServed.After(w.since) {
+	if now.Sub(w.since) > catchUpPatience && u.lastServed.After(w.since) {
 		// Other cursors were served meanwhile. If none was, the store does not answer, and waiting may still succeed.
-		h.end(w, errNoReader)
+		u.end(w, errNoReader)
 		return
 	}
-	h.makeRoom(w, now)
+	u.makeRoom(w, now)
 }
 
 // makeRoom closes a reader that is idle or was open for readerTurn, if there is one and no other is being closed.
-func (h *CatchUp) makeRoom(w *catchUpWait, now time.Time) {
+func (u *CatchUp) makeRoom(w *catchUpWait, now time.Time) {
 	var oldest *catchUpReader
-	for _, rd := range h.readers {
+	for _, rd := range u.readers {
 		turn := now.Sub(rd.openedAt) > maxReaderTurn && now.Sub(w.since) > maxReaderTurn
-		idle := now.Sub(rd.servedAt) > readerGrace && !h.isWanted(rd)
+		idle := now.Sub(rd.servedAt) > readerGrace && !u.isWanted(rd)
 		switch {
 		case rd.closed:
 			return
@@ -234,17 +234,17 @@ func (h *CatchUp) makeRoom(w *catchUpWait, now time.Time) {
 }
 
 // isWanted reports whether a cursor waits for more of this reader.
-func (h *CatchUp) isWanted(rd *catchUpReader) bool {
-	return slices.ContainsFunc(h.waits, func(w *catchUpWait) bool {
+func (u *CatchUp) isWanted(rd *catchUpReader) bool {
+	return slices.ContainsFunc(u.waits, func(w *catchUpWait) bool {
 		return !w.done && w.resource == rd.resource && w.revision >= rd.head
 	})
 }
 
 // open opens a reader of a resource at the lowest revision of the waiting cursors that no open reader will reach.
-func (h *CatchUp) open(r *Resource, now time.Time) {
+func (u *CatchUp) open(r *Resource, now time.Time) {
 	from := int64(-1)
-	for _, w := range h.waits {
-		if !w.done && w.resource == r && !h.willReach(w, now) && (from < 0 || w.revision < from) {
+	for _, w := range u.waits {
+		if !w.done && w.resource == r && !u.willReach(w, now) && (from < 0 || w.revision < from) {
 			from = w.revision
 		}
 	}
@@ -252,25 +252,25 @@ func (h *CatchUp) open(r *Resource, now time.Time) {
 		return
 	}
 	rd := &catchUpReader{
-		catchUp: h, resource: r, requested: make(chan struct{}, 1),
+		catchUp: u, resource: r, requested: make(chan struct{}, 1),
 		openedAt: now, servedAt: now, low: from, head: from,
 	}
 	rd.ctx, rd.cancel = context.WithCancel(r.cache.background.ctx)
 	if r.cache.background.spawn(rd.run) {
-		h.readers = append(h.readers, rd)
+		u.readers = append(u.readers, rd)
 	}
 }
 
 // willReach reports whether an open reader will reach the revision of a waiting cursor soon.
-func (h *CatchUp) willReach(w *catchUpWait, now time.Time) bool {
-	return slices.ContainsFunc(h.readers, func(rd *catchUpReader) bool {
+func (u *CatchUp) willReach(w *catchUpWait, now time.Time) bool {
+	return slices.ContainsFunc(u.readers, func(rd *catchUpReader) bool {
 		return !rd.closed && rd.resource == w.resource && rd.low <= w.revision &&
 			(w.revision <= rd.head || now.Sub(w.since) < readerGrace)
 	})
 }
 
 // serve returns the events of a reader for a cursor: a bounded number, but only complete revisions.
-func (h *CatchUp) serve(w *catchUpWait, rd *catchUpReader, now time.Time) {
+func (u *CatchUp) serve(w *catchUpWait, rd *catchUpReader, now time.Time) {
 	first := sort.Search(len(rd.events), func(i int) bool {
 		return rd.events[i].change.Entry.ModRevision > w.revision
 	})
@@ -287,12 +287,12 @@ func (h *CatchUp) serve(w *catchUpWait, rd *catchUpReader, now time.Time) {
 	}
 	w.events, w.upTo = slices.Clone(rd.events[first:end]), upTo
 	w.done = true
-	rd.servedAt, h.lastServed = now, now
+	rd.servedAt, u.lastServed = now, now
 	close(w.ready)
 }
 
 // end ends a cursor's wait with an error.
-func (h *CatchUp) end(w *catchUpWait, err error) {
+func (u *CatchUp) end(w *catchUpWait, err error) {
 	w.done, w.err = true, err
 	close(w.ready)
 }

@@ -66,10 +66,10 @@ type requestLog struct {
 }
 
 // rotate begins a new period.
-func (a *requestLog) rotate() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.current, a.previous = nil, a.current
+func (l *requestLog) rotate() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.current, l.previous = nil, l.current
 }
 
 // unusedAfter is the time after which unused encodings of objects and chunks are dropped, within a factor of two.

@@ -25,27 +25,27 @@ type remainingCount struct {
 // maxRemainingCounts is the highest number of remembered pages.
 const maxRemainingCounts = 1024
 
-func (m *remainingCounts) get(k remainingKey) (remainingCount, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	n, ok := m.counts[k]
+func (c *remainingCounts) get(k remainingKey) (remainingCount, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n, ok := c.counts[k]
 	return n, ok
 }
 
-func (m *remainingCounts) put(k remainingKey, n remainingCount) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.counts == nil {
-		m.counts = make(map[remainingKey]remainingCount)
+func (c *remainingCounts) put(k remainingKey, n remainingCount) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.counts == nil {
+		c.counts = make(map[remainingKey]remainingCount)
 	}
-	if _, ok := m.counts[k]; !ok {
-		if len(m.oldest) >= maxRemainingCounts {
-			delete(m.counts, m.oldest[0])
-			m.oldest = m.oldest[1:]
+	if _, ok := c.counts[k]; !ok {
+		if len(c.oldest) >= maxRemainingCounts {
+			delete(c.counts, c.oldest[0])
+			c.oldest = c.oldest[1:]
 		}
-		m.oldest = append(m.oldest, k)
+		c.oldest = append(c.oldest, k)
 	}
-	m.counts[k] = n
+	c.counts[k] = n
 }
 
 // countAt counts the objects of a followed resource in the store at revision from, after which the changes of the

@@ -167,16 +167,16 @@ type CacheState struct {
 type CacheReader func() CacheState
 
 // Follow makes read the source of the metrics of the cache of the resource. It replaces an earlier source.
-func (r *Stored) Follow(read *CacheReader) {
-	if r != nil {
-		r.cache.Store(read)
+func (st *Stored) Follow(read *CacheReader) {
+	if st != nil {
+		st.cache.Store(read)
 	}
 }
 
 // Unfollow removes read, unless another source has replaced it.
-func (r *Stored) Unfollow(read *CacheReader) {
-	if r != nil {
-		r.cache.CompareAndSwap(read, nil)
+func (st *Stored) Unfollow(read *CacheReader) {
+	if st != nil {
+		st.cache.CompareAndSwap(read, nil)
 	}
 }
 
@@ -270,22 +270,22 @@ func (s *Stores) Resource(group, resource string) *Stored {
 }
 
 // Add adds n to a counter.
-func (r *Stored) Add(c Counter, n int) {
-	if r != nil {
-		r.counters[c].add(int64(n))
+func (st *Stored) Add(c Counter, n int) {
+	if st != nil {
+		st.counters[c].add(int64(n))
 	}
 }
 
 // Request records a request to the store, which began at start. err is nil if the store has answered, also if the answer is
 // a conflict.
-func (r *Stored) Request(o Operation, start time.Time, err error) {
-	if r == nil {
+func (st *Stored) Request(o Operation, start time.Time, err error) {
+	if st == nil {
 		return
 	}
-	op := &r.requests[o]
+	op := &st.requests[o]
 	took := op.took.Load()
 	if took == nil {
-		took = r.of.durations.With(operationNames[o], r.key.group, r.key.resource)
+		took = st.of.durations.With(operationNames[o], st.key.group, st.key.resource)
 		op.took.Store(took)
 	}
 	took.Observe(int64(time.Since(start)))
@@ -296,56 +296,56 @@ func (r *Stored) Request(o Operation, start time.Time, err error) {
 }
 
 // List records a list that began at start. fetched and returned are numbers of objects.
-func (r *Stored) List(cached bool, index string, start time.Time, fetched, returned int) {
-	if r == nil {
+func (st *Stored) List(cached bool, index string, start time.Time, fetched, returned int) {
+	if st == nil {
 		return
 	}
 	of := fromStore
 	if cached {
 		of = fromCache
-		r.Add(CacheReturned, returned)
+		st.Add(CacheReturned, returned)
 	} else {
-		h := r.listed.Load()
+		h := st.listed.Load()
 		if h == nil {
-			h = r.of.listed.With("false", r.key.group, r.key.resource) // no store sends a list as a stream of ranges
-			r.listed.Store(h)
+			h = st.of.listed.With("false", st.key.group, st.key.resource) // no store sends a list as a stream of ranges
+			st.listed.Store(h)
 		}
 		h.Observe(int64(time.Since(start)))
 	}
-	c, ok := r.indexes[of].Load(index)
+	c, ok := st.indexes[of].Load(index)
 	if !ok {
-		c, _ = r.indexes[of].LoadOrStore(index, new(indexCounts))
+		c, _ = st.indexes[of].LoadOrStore(index, new(indexCounts))
 	}
 	c.(*indexCounts).lists.Add(1)
 	c.(*indexCounts).fetched.Add(int64(fetched))
-	r.lists[of].evaluated.Add(int64(fetched))
-	r.lists[of].returned.Add(int64(returned))
+	st.lists[of].evaluated.Add(int64(fetched))
+	st.lists[of].returned.Add(int64(returned))
 }
 
 // Loaded records that the cache follows a resource from now on, after it has read the resource for took.
-func (r *Stored) Loaded(took time.Duration) {
-	if r == nil {
+func (st *Stored) Loaded(took time.Duration) {
+	if st == nil {
 		return
 	}
-	r.Add(Initializations, 1)
-	h := r.load.Load()
+	st.Add(Initializations, 1)
+	h := st.load.Load()
 	if h == nil {
-		h = r.of.loads.With(r.key.group, r.key.resource)
-		r.load.Store(h)
+		h = st.of.loads.With(st.key.group, st.key.resource)
+		st.load.Store(h)
 	}
 	h.Observe(int64(took))
 }
 
 // Fresh records that the cache has served the latest state, after waiting for it.
-func (r *Stored) Fresh(waited time.Duration) {
-	if r == nil {
+func (st *Stored) Fresh(waited time.Duration) {
+	if st == nil {
 		return
 	}
-	r.consistent.add(1)
-	h := r.wait.Load()
+	st.consistent.add(1)
+	h := st.wait.Load()
 	if h == nil {
-		h = r.of.waits.With(r.key.group, r.key.resource)
-		r.wait.Store(h)
+		h = st.of.waits.With(st.key.group, st.key.resource)
+		st.wait.Store(h)
 	}
 	h.Observe(int64(waited))
 }
@@ -375,15 +375,15 @@ func (s *Stores) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (r *Stored) collect(counter func(d *prometheus.Desc, value int64, labels ...string)) {
-	s, group, resource := r.of, r.key.group, r.key.resource
-	for i := range r.counters {
-		if c := &r.counters[i]; c.used.Load() != 0 {
+func (st *Stored) collect(counter func(d *prometheus.Desc, value int64, labels ...string)) {
+	s, group, resource := st.of, st.key.group, st.key.resource
+	for i := range st.counters {
+		if c := &st.counters[i]; c.used.Load() != 0 {
 			counter(s.counters[i], c.value.Load(), group, resource)
 		}
 	}
-	for o := range r.requests {
-		if op := &r.requests[o]; op.total.Load() != 0 {
+	for o := range st.requests {
+		if op := &st.requests[o]; op.total.Load() != 0 {
 			counter(s.requests, op.total.Load(), operationNames[o], group, resource)
 			if failed := op.failed.Load(); failed != 0 {
 				counter(s.failures, failed, operationNames[o], group, resource)
@@ -392,7 +392,7 @@ func (r *Stored) collect(counter func(d *prometheus.Desc, value int64, labels ..
 	}
 	for of, name := range sourceNames {
 		used := false
-		r.indexes[of].Range(func(index, value any) bool {
+		st.indexes[of].Range(func(index, value any) bool {
 			used = true
 			c := value.(*indexCounts)
 			counter(s.lists[lists], c.lists.Load(), group, resource, name, index.(string))
@@ -404,17 +404,17 @@ func (r *Stored) collect(counter func(d *prometheus.Desc, value int64, labels ..
 			return true
 		})
 		if used {
-			counter(s.lists[listsEvaluated], r.lists[of].evaluated.Load(), group, resource, name)
-			counter(s.lists[listsReturned], r.lists[of].returned.Load(), group, resource, name)
+			counter(s.lists[listsEvaluated], st.lists[of].evaluated.Load(), group, resource, name)
+			counter(s.lists[listsReturned], st.lists[of].returned.Load(), group, resource, name)
 		}
 	}
-	if n := r.consistent.value.Load(); n != 0 {
+	if n := st.consistent.value.Load(); n != 0 {
 		counter(s.lists[consistentReads], n, group, resource, "true", "false")
 	}
 }
 
 // collectState sends the gauges of a cache.
-func (r *Stored) collectState(state CacheState, ch chan<- prometheus.Metric) {
+func (st *Stored) collectState(state CacheState, ch chan<- prometheus.Metric) {
 	if !state.Followed {
 		return
 	}
@@ -436,6 +436,6 @@ func (r *Stored) collectState(state CacheState, ch chan<- prometheus.Metric) {
 		case i == cacheBytes && !state.Loaded:
 			continue // it is known only of objects in memory
 		}
-		ch <- prometheus.MustNewConstMetric(r.of.states[i], kind, float64(value), r.key.group, r.key.resource)
+		ch <- prometheus.MustNewConstMetric(st.of.states[i], kind, float64(value), st.key.group, st.key.resource)
 	}
 }

@@ -179,24 +179,24 @@ type wakeup struct {
 
 // wait returns the channel. The caller holds published.mu, so that no event is appended between its check of the log
 // and this call.
-func (g *wakeup) wait() chan struct{} {
+func (w *wakeup) wait() chan struct{} {
 	for {
-		if p := g.ch.Load(); p != nil {
+		if p := w.ch.Load(); p != nil {
 			return *p
 		}
 		ch := make(chan struct{})
-		if g.ch.CompareAndSwap(nil, &ch) {
+		if w.ch.CompareAndSwap(nil, &ch) {
 			return ch
 		}
 	}
 }
 
 // reset returns the channel to close, nil if no cursor waits.
-func (g *wakeup) reset() chan struct{} {
-	if g.ch.Load() == nil {
+func (w *wakeup) reset() chan struct{} {
+	if w.ch.Load() == nil {
 		return nil
 	}
-	return *g.ch.Swap(nil)
+	return *w.ch.Swap(nil)
 }
 
 func (p *published) wakePosting(posting *interest.Posting[wakeup]) { p.wake(&posting.User) }

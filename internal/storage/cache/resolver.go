@@ -37,73 +37,73 @@ type resolver struct {
 }
 
 // start starts or wakes the goroutine if there are unread objects. It must be called after each change of the objects.
-func (w *resolver) start() {
-	if w.unread().Len() == 0 {
+func (r *resolver) start() {
+	if r.unread().Len() == 0 {
 		return
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.running {
-		w.signal()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.running {
+		r.signal()
 		return
 	}
-	if w.woken == nil {
-		w.woken = make(chan struct{}, 1)
+	if r.woken == nil {
+		r.woken = make(chan struct{}, 1)
 	}
-	w.running = w.background.spawn(w.resolve)
+	r.running = r.background.spawn(r.resolve)
 }
 
 // stop marks the goroutine as ended. It returns false if there are unread objects again.
-func (w *resolver) stop() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.unread().Len() > 0 {
+func (r *resolver) stop() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.unread().Len() > 0 {
 		return false
 	}
-	w.running = false
+	r.running = false
 	return true
 }
 
 // wake makes the resolver, if it runs, try the unread objects; if all is set, also those that wait for their next
 // attempt.
-func (w *resolver) wake(all bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.all = w.all || all
-	w.signal()
+func (r *resolver) wake(all bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = r.all || all
+	r.signal()
 }
 
 // signal ends the pause of the goroutine, if it runs. The caller holds mu.
-func (w *resolver) signal() {
+func (r *resolver) signal() {
 	select {
-	case w.woken <- struct{}{}: // never if it did not run yet
+	case r.woken <- struct{}{}: // never if it did not run yet
 	default:
 	}
 }
 
 // takeAll returns and resets all.
-func (w *resolver) takeAll() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	all := w.all
-	w.all = false
+func (r *resolver) takeAll() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := r.all
+	r.all = false
 	return all
 }
 
 // readable implements Resource.Readable.
-func (w *resolver) readable(ctx context.Context, o *Object) (*Object, error) {
+func (r *resolver) readable(ctx context.Context, o *Object) (*Object, error) {
 	if o = o.Resolved(); o.unread() == nil {
 		return o, nil
 	}
 	var object *Object
 	err := storage.RetryPending(ctx, func() (err error) {
-		object, err = w.decoder.readAgain(o)
+		object, err = r.decoder.readAgain(o)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	w.wake(true) // others may be readable as well
+	r.wake(true) // others may be readable as well
 	return object, nil
 }
 
@@ -121,23 +121,23 @@ type obtained struct {
 }
 
 // resolve runs until no object is unread or the cache is closed.
-func (w *resolver) resolve() {
-	run := resolving{resolver: w, needs: map[string]*need{}, results: make(chan obtained, maxObtaining)}
+func (r *resolver) resolve() {
+	run := resolving{resolver: r, needs: map[string]*need{}, results: make(chan obtained, maxObtaining)}
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		wait, more := run.step(time.Now(), w.takeAll())
-		if !more && w.stop() {
+		wait, more := run.step(time.Now(), r.takeAll())
+		if !more && r.stop() {
 			return
 		}
-		if !w.background.pause(resolverPause) {
+		if !r.background.pause(resolverPause) {
 			return
 		}
 		timer.Reset(wait)
 		select {
-		case <-w.background.ctx.Done():
+		case <-r.background.ctx.Done():
 			return
-		case <-w.woken:
+		case <-r.woken:
 		case <-timer.C:
 		case result := <-run.results:
 			run.finish(result, time.Now())
@@ -155,89 +155,89 @@ type resolving struct {
 
 // step reads the objects that can be read, starts the attempts that are due, and returns how long to wait for the next
 // one. It returns false if no object is unread.
-func (s *resolving) step(now time.Time, all bool) (wait time.Duration, more bool) {
+func (r *resolving) step(now time.Time, all bool) (wait time.Duration, more bool) {
 	if all {
-		for _, n := range s.needs {
+		for _, n := range r.needs {
 			n.failures, n.next = 0, time.Time{}
 		}
 	}
 	wait = math.MaxInt64
 	resolved := map[*Object]*Object{}
-	s.unread().Ascend("", "", func(o *Object) bool {
+	r.unread().Ascend("", "", func(o *Object) bool {
 		more = true
 		u := o.unread()
 		switch object := u.resolved.Load(); {
 		case object != nil:
 			resolved[o] = object
 		case u.pending != nil:
-			wait = min(wait, s.obtain(u.pending, now))
+			wait = min(wait, r.obtain(u.pending, now))
 		case all:
-			if object, err := s.decoder.readAgain(o); err == nil {
+			if object, err := r.decoder.readAgain(o); err == nil {
 				resolved[o] = object
 			}
 		}
 		return true
 	})
-	s.replace(resolved)
+	r.replace(resolved)
 	return wait, more
 }
 
 // obtain starts an attempt if it is due, and returns how long to wait for the next one.
-func (s *resolving) obtain(p *storage.PendingError, now time.Time) time.Duration {
-	n := s.needs[p.Need]
+func (r *resolving) obtain(p *storage.PendingError, now time.Time) time.Duration {
+	n := r.needs[p.Need]
 	if n == nil {
 		n = &need{}
-		s.needs[p.Need] = n
+		r.needs[p.Need] = n
 	}
 	switch wait := n.next.Sub(now); {
-	case n.obtaining, s.obtaining == maxObtaining:
+	case n.obtaining, r.obtaining == maxObtaining:
 		return math.MaxInt64 // the end of an attempt wakes the resolver
 	case wait > 0:
 		return wait
 	}
 	n.obtaining = true
-	s.obtaining++
-	s.background.spawn(func() {
-		ctx, cancel := context.WithTimeout(s.background.ctx, obtainTimeout)
+	r.obtaining++
+	r.background.spawn(func() {
+		ctx, cancel := context.WithTimeout(r.background.ctx, obtainTimeout)
 		defer cancel()
-		s.results <- obtained{p.Need, p.Obtain(ctx)}
+		r.results <- obtained{p.Need, p.Obtain(ctx)}
 	})
 	return math.MaxInt64
 }
 
 // finish records the result of an attempt, and reads the objects that became readable.
-func (s *resolving) finish(result obtained, now time.Time) {
-	n := s.needs[result.need]
+func (r *resolving) finish(result obtained, now time.Time) {
+	n := r.needs[result.need]
 	n.obtaining = false
-	s.obtaining--
+	r.obtaining--
 	err := result.err
 	if err == nil {
-		err = s.readAll(result.need)
+		err = r.readAll(result.need)
 	}
-	log := s.decoder.logger
+	log := r.decoder.logger
 	switch {
 	case err == nil:
 		if n.failures > 0 {
-			log.Info("cache: objects can be read again", "resource", s.decoder.config.Resource, "needed", result.need)
+			log.Info("cache: objects can be read again", "resource", r.decoder.config.Resource, "needed", result.need)
 		}
-		delete(s.needs, result.need)
+		delete(r.needs, result.need)
 		return
 	case n.failures == 0:
 		log.Error("cache: objects cannot be read yet",
-			"resource", s.decoder.config.Resource, "needed", result.need, "error", err)
+			"resource", r.decoder.config.Resource, "needed", result.need, "error", err)
 	}
 	n.next = now.Add(min(firstRetry<<min(n.failures, 16), lastRetry))
 	n.failures++
 }
 
 // readAll reads the objects whose need was obtained. It returns an error if one of them still cannot be read.
-func (s *resolving) readAll(need string) (failed error) {
+func (r *resolving) readAll(need string) (failed error) {
 	resolved := map[*Object]*Object{}
-	s.unread().Ascend("", "", func(o *Object) bool {
+	r.unread().Ascend("", "", func(o *Object) bool {
 		if p := o.unread().pending; p == nil || p.Need != need {
 			return true
 		}
-		object, err := s.decoder.readAgain(o)
+		object, err := r.decoder.readAgain(o)
 		if err != nil {
 			failed = err
 		} else {
@@ -245,6 +245,6 @@ func (s *resolving) readAll(need string) (failed error) {
 		}
 		return true
 	})
-	s.replace(resolved)
+	r.replace(resolved)
 	return failed
 }

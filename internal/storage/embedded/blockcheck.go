@@ -54,11 +54,11 @@ type checkedTable struct {
 }
 
 // ReadAt implements vfs.File. It fails with a *damagedBlockError if what it has read is a block with a wrong checksum.
-func (f *checkedTable) ReadAt(b []byte, offset int64) (int, error) {
-	n, err := f.File.ReadAt(b, offset)
+func (t *checkedTable) ReadAt(b []byte, offset int64) (int, error) {
+	n, err := t.File.ReadAt(b, offset)
 	// The end of the file is not a block, but the footer, which has a checksum that is not at its end.
-	if err == nil && offset+int64(len(b)) < f.size && !validBlock(b) {
-		return n, &damagedBlockError{file: f.name, offset: offset, size: len(b)}
+	if err == nil && offset+int64(len(b)) < t.size && !validBlock(b) {
+		return n, &damagedBlockError{file: t.name, offset: offset, size: len(b)}
 	}
 	return n, err
 }

@@ -57,20 +57,20 @@ type recordingHandler struct {
 	all []string
 }
 
-func (l *recordingHandler) Handle(_ context.Context, r slog.Record) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.all = append(l.all, r.Message)
+func (h *recordingHandler) Handle(_ context.Context, r slog.Record) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all = append(h.all, r.Message)
 	return nil
 }
 
-func (l *recordingHandler) Enabled(context.Context, slog.Level) bool { return true }
+func (h *recordingHandler) Enabled(context.Context, slog.Level) bool { return true }
 
-func (l *recordingHandler) count(part string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (h *recordingHandler) count(part string) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	n := 0
-	for _, m := range l.all {
+	for _, m := range h.all {
 		if strings.Contains(m, part) {
 			n++
 		}

@@ -29,21 +29,21 @@ type sweepStart struct {
 }
 
 // begin starts a sweep of the deadlines up to now, and returns the first deadline of the sweep.
-func (m *sweepStart) begin(now int64) (from int64) {
-	m.scheduledMeanwhile.Store(false)
-	m.upTo.Store(now)
-	return m.from.Load()
+func (s *sweepStart) begin(now int64) (from int64) {
+	s.scheduledMeanwhile.Store(false)
+	s.upTo.Store(now)
+	return s.from.Load()
 }
 
 // scheduled must be called before a deadline is written. It lowers the start to deadline if that is below it, and
 // prevents the current sweep from raising the start above it.
-func (m *sweepStart) scheduled(deadline int64) {
-	if deadline <= m.upTo.Load() {
-		m.scheduledMeanwhile.Store(true)
+func (s *sweepStart) scheduled(deadline int64) {
+	if deadline <= s.upTo.Load() {
+		s.scheduledMeanwhile.Store(true)
 	}
 	for {
-		from := m.from.Load()
-		if deadline >= from || m.from.CompareAndSwap(from, deadline) {
+		from := s.from.Load()
+		if deadline >= from || s.from.CompareAndSwap(from, deadline) {
 			return
 		}
 	}
@@ -51,9 +51,9 @@ func (m *sweepStart) scheduled(deadline int64) {
 
 // advance raises the start from from, its value when the sweep began, to the end of the sweep. It does nothing if a
 // deadline below that end was scheduled since the sweep began.
-func (m *sweepStart) advance(from int64) {
-	if to := m.upTo.Load(); to > from && !m.scheduledMeanwhile.Load() {
-		m.from.CompareAndSwap(from, to)
+func (s *sweepStart) advance(from int64) {
+	if to := s.upTo.Load(); to > from && !s.scheduledMeanwhile.Load() {
+		s.from.CompareAndSwap(from, to)
 	}
 }
 
@@ -68,15 +68,15 @@ type sweeper struct {
 
 // sweep removes the keys whose time to live has ended. It uses ordinary transactions, each with the condition that the
 // key was not written since.
-func (w *sweeper) sweep(ctx context.Context) {
-	now := w.clock.now()
-	from := w.start.begin(now)
+func (s *sweeper) sweep(ctx context.Context) {
+	now := s.clock.now()
+	from := s.start.begin(now)
 	for removed := 0; ctx.Err() == nil; {
-		found, gone, err := w.batch(from, now)
+		found, gone, err := s.batch(from, now)
 		switch {
 		case err != nil:
-			if ctx.Err() == nil && w.pipeline.failure.Load() == nil {
-				w.db.opts.Logger.Error("expired keys could not be removed", "error", err)
+			if ctx.Err() == nil && s.pipeline.failure.Load() == nil {
+				s.db.opts.Logger.Error("expired keys could not be removed", "error", err)
 			}
 			return
 		case found == 0 && removed > 0:
@@ -84,7 +84,7 @@ func (w *sweeper) sweep(ctx context.Context) {
 			// due key of those transactions. Transactions that are planned later call scheduled. The start is raised only after
 			// a removal, because any time can pass between the call of scheduled and the write of a transaction, for example
 			// while the process is suspended.
-			w.start.advance(from)
+			s.start.advance(from)
 			return
 		case gone == 0:
 			return // nothing is due, or all due keys were written again
@@ -95,15 +95,15 @@ func (w *sweeper) sweep(ctx context.Context) {
 
 // batch removes at most sweepKeys keys whose deadline is in [from, to]. It returns how many keys it found and how
 // many of them it removed.
-func (w *sweeper) batch(from, to int64) (found, gone int, err error) {
+func (s *sweeper) batch(from, to int64) (found, gone int, err error) {
 	if from > to {
 		return 0, 0, nil
 	}
-	requests, err := w.expired(from, to)
+	requests, err := s.expired(from, to)
 	if err != nil || len(requests) == 0 {
 		return 0, 0, err
 	}
-	if err := w.pipeline.submit(requests...); err != nil {
+	if err := s.pipeline.submit(requests...); err != nil {
 		return 0, 0, err
 	}
 	for _, r := range requests {
@@ -120,12 +120,12 @@ func (w *sweeper) batch(from, to int64) (found, gone int, err error) {
 }
 
 // expired returns at most sweepKeys transactions, each of which removes one key whose deadline is in [from, to].
-func (w *sweeper) expired(from, to int64) ([]*request, error) {
+func (s *sweeper) expired(from, to int64) ([]*request, error) {
 	o := &pebble.IterOptions{
 		LowerBound: appendExpiryKey(nil, from, ""),
 		UpperBound: appendExpiryKey(nil, min(to, math.MaxInt64-1)+1, ""),
 	}
-	it, err := w.db.NewIter(o)
+	it, err := s.db.NewIter(o)
 	if err != nil {
 		return nil, err
 	}

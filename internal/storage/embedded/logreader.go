@@ -27,23 +27,23 @@ type loggedChange struct {
 
 // changes returns the changes with the prefix of h from revision from to through, and the last revision that was
 // examined. It stops when there are enough changes for a batch.
-func (h *logReader) changes(from, through int64) (out []loggedChange, last int64, err error) {
+func (r *logReader) changes(from, through int64) (out []loggedChange, last int64, err error) {
 	end := logKey(through)
 	scanned := 0
-	for ok := h.it.SeekGE(logKey(from)); ok && bytes.Compare(h.it.Key(), end) <= 0; ok = h.it.Next() {
+	for ok := r.it.SeekGE(logKey(from)); ok && bytes.Compare(r.it.Key(), end) <= 0; ok = r.it.Next() {
 		if scanned++; scanned > maxScannedLogRecords || len(out) >= batchEvents {
 			return out, last, nil
 		}
-		revision, err := parseLogKey(h.it.Key())
+		revision, err := parseLogKey(r.it.Key())
 		if err != nil {
 			return nil, 0, err
 		}
-		value, err := h.it.ValueAndErr()
+		value, err := r.it.ValueAndErr()
 		if err != nil {
 			return nil, 0, err
 		}
 		err = decodeLog(value, func(key []byte, op logOp) error {
-			if bytes.HasPrefix(key, h.prefix) {
+			if bytes.HasPrefix(key, r.prefix) {
 				op.key = string(key)
 				out = append(out, loggedChange{op, revision})
 			}
@@ -54,27 +54,27 @@ func (h *logReader) changes(from, through int64) (out []loggedChange, last int64
 		}
 		last = revision
 	}
-	return out, through, h.it.Error()
+	return out, through, r.it.Error()
 }
 
 // event returns the event of a logged change, with the values before and after it.
-func (h *logReader) event(c loggedChange) (storage.Event, error) {
+func (r *logReader) event(c loggedChange) (storage.Event, error) {
 	e := storage.Event{Entry: storage.Entry{Key: c.key, ModRevision: c.revision}, Deleted: c.deleted}
 	var err error
 	if !c.deleted {
-		if e.Entry, err = h.entry(c.key, c.revision); err != nil {
+		if e.Entry, err = r.entry(c.key, c.revision); err != nil {
 			return e, err
 		}
 	}
 	if c.prev != 0 {
-		e.Prev, err = h.entry(c.key, c.prev)
+		e.Prev, err = r.entry(c.key, c.prev)
 	}
 	return e, err
 }
 
 // entry returns the version of key that was written at exactly revision.
-func (h *logReader) entry(key string, revision int64) (storage.Entry, error) {
-	v, ok, err := seekVersion(h.it, h.buf[:0], key, revision)
+func (r *logReader) entry(key string, revision int64) (storage.Entry, error) {
+	v, ok, err := seekVersion(r.it, r.buf[:0], key, revision)
 	if err != nil {
 		return storage.Entry{}, err
 	}

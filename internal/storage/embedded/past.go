@@ -190,7 +190,7 @@ func (s *Store) Changes(ctx context.Context, r storage.ChangesRequest) (_ storag
 }
 
 // change returns a change of the log with its value.
-func (h *logReader) change(op logOp, revision int64, keysOnly bool) (storage.Change, error) {
+func (r *logReader) change(op logOp, revision int64, keysOnly bool) (storage.Change, error) {
 	c := storage.Change{Event: storage.Event{
 		Entry: storage.Entry{Key: op.key, ModRevision: revision}, Deleted: op.deleted,
 		Prev: storage.Entry{Key: op.key, ModRevision: op.prev},
@@ -199,7 +199,7 @@ func (h *logReader) change(op logOp, revision int64, keysOnly bool) (storage.Cha
 		return c, nil
 	}
 	var err error
-	c.Entry, err = h.entry(op.key, revision)
+	c.Entry, err = r.entry(op.key, revision)
 	return c, err
 }
 

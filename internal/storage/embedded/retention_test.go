@@ -24,9 +24,9 @@ type twin struct {
 }
 
 // at returns the entries of a scope at a revision.
-func (w *twin) at(scope storage.Scope, revision int64) (list []string) {
+func (tw *twin) at(scope storage.Scope, revision int64) (list []string) {
 	state := map[string]string{}
-	for _, c := range w.changes {
+	for _, c := range tw.changes {
 		if c.Entry.ModRevision > revision || !scope.Has(c.Entry.Key) {
 			continue
 		}
@@ -119,7 +119,7 @@ func randomRules(rng *rand.Rand) (rules []storage.RetentionRule) {
 }
 
 // commit makes a random change.
-func (w *twin) commit(t *testing.T, s *Store, rng *rand.Rand, now time.Time) {
+func (tw *twin) commit(t *testing.T, s *Store, rng *rand.Rand, now time.Time) {
 	places := []string{"/leases/x/", "/pods/a/", "/pods/b/", "/nodes/"}
 	txn := storage.Txn{By: fmt.Append(nil, "user", rng.IntN(5))}
 	used := map[string]bool{}
@@ -144,20 +144,20 @@ func (w *twin) commit(t *testing.T, s *Store, rng *rand.Rand, now time.Time) {
 		return // deletions of keys that do not exist
 	}
 	for _, op := range txn.Ops {
-		existed := slices.ContainsFunc(w.at(storage.Scope{Prefix: op.Key}, before), func(e string) bool {
+		existed := slices.ContainsFunc(tw.at(storage.Scope{Prefix: op.Key}, before), func(e string) bool {
 			return strings.HasPrefix(e, op.Key+"=")
 		})
 		if op.Delete && !existed {
 			continue
 		}
-		w.changes = append(w.changes, storage.Change{
+		tw.changes = append(tw.changes, storage.Change{
 			Event: storage.Event{Entry: storage.Entry{Key: op.Key, Value: op.Value, ModRevision: revision}, Deleted: op.Delete},
 			Time:  now, By: txn.By,
 		})
 	}
 }
 
-func (w *twin) compare(t *testing.T, s *Store, rng *rand.Rand, now time.Time) {
+func (tw *twin) compare(t *testing.T, s *Store, rng *rand.Rand, now time.Time) {
 	t.Helper()
 	current := s.hub.durable.Load()
 	for _, scope := range scopes {
@@ -180,24 +180,24 @@ func (w *twin) compare(t *testing.T, s *Store, rng *rand.Rand, now time.Time) {
 			for _, e := range result.Entries {
 				got = append(got, fmt.Sprintf("%s=%s@%d", e.Key, e.Value, e.ModRevision))
 			}
-			if want := w.at(scope, revision); !slices.Equal(got, want) {
+			if want := tw.at(scope, revision); !slices.Equal(got, want) {
 				t.Fatalf("%v at %d, floor %d:\n%v\nwant\n%v", scope, revision, floor, got, want)
 			}
 		}
-		if promised := w.promised(scope, now); floor > promised {
-			t.Fatalf("the floor of %v is %d, but %d is promised by %+v", scope, floor, promised, w.rules)
+		if promised := tw.promised(scope, now); floor > promised {
+			t.Fatalf("the floor of %v is %d, but %d is promised by %+v", scope, floor, promised, tw.rules)
 		}
 	}
-	w.compareVersions(t, s, now)
+	tw.compareVersions(t, s, now)
 	compareBackwards(t, s, rng, now)
-	w.compareTimes(t, s, rng, now)
+	tw.compareTimes(t, s, rng, now)
 }
 
 // promised returns the highest floor that the rules allow for a scope.
-func (w *twin) promised(scope storage.Scope, now time.Time) int64 {
+func (tw *twin) promised(scope storage.Scope, now time.Time) int64 {
 	keep := time.Duration(1<<62 - 1)
 	covered := false
-	for _, r := range w.rules {
+	for _, r := range tw.rules {
 		if r.Overlaps(scope) {
 			keep = min(keep, r.Keep)
 		}
@@ -210,11 +210,11 @@ func (w *twin) promised(scope storage.Scope, now time.Time) int64 {
 		keep = 0
 	}
 	from := now.Add(-max(keep, time.Minute))
-	if from.Before(w.since) {
-		from = w.since
+	if from.Before(tw.since) {
+		from = tw.since
 	}
 	promised := int64(1)
-	for _, c := range w.changes {
+	for _, c := range tw.changes {
 		if !c.Time.After(from) {
 			promised = c.Entry.ModRevision
 		}
@@ -224,13 +224,13 @@ func (w *twin) promised(scope storage.Scope, now time.Time) int64 {
 
 // compareVersions compares the versions of each key with those of the twin: a newest part of them, which has everything
 // that the rules promise.
-func (w *twin) compareVersions(t *testing.T, s *Store, now time.Time) {
+func (tw *twin) compareVersions(t *testing.T, s *Store, now time.Time) {
 	t.Helper()
 	byKey := map[string][]storage.Change{}
-	for _, c := range w.changes {
+	for _, c := range tw.changes {
 		byKey[c.Entry.Key] = append(byKey[c.Entry.Key], c)
 	}
-	retention := storage.Retention{Rules: w.rules}
+	retention := storage.Retention{Rules: tw.rules}
 	for key, all := range byKey {
 		slices.Reverse(all)
 		got, _, err := s.Versions(t.Context(), storage.VersionsRequest{Key: key, Limit: 1000})
@@ -238,8 +238,8 @@ func (w *twin) compareVersions(t *testing.T, s *Store, now time.Time) {
 			t.Fatal(err)
 		}
 		from := now.Add(-max(retention.Keep(key), time.Minute))
-		if from.Before(w.since) {
-			from = w.since
+		if from.Before(tw.since) {
+			from = tw.since
 		}
 		for i, want := range all {
 			if i == len(got) {
@@ -298,13 +298,13 @@ func compareBackwards(t *testing.T, s *Store, rng *rand.Rand, now time.Time) {
 }
 
 // compareTimes asks for the state of a scope at the times of some changes.
-func (w *twin) compareTimes(t *testing.T, s *Store, rng *rand.Rand, now time.Time) {
+func (tw *twin) compareTimes(t *testing.T, s *Store, rng *rand.Rand, now time.Time) {
 	t.Helper()
 	for range 4 {
-		if len(w.changes) == 0 {
+		if len(tw.changes) == 0 {
 			return
 		}
-		c := w.changes[rng.IntN(len(w.changes))]
+		c := tw.changes[rng.IntN(len(tw.changes))]
 		at, by, err := s.WrittenAt(t.Context(), c.Entry.ModRevision)
 		if err != nil {
 			t.Fatal(err)
@@ -319,7 +319,7 @@ func (w *twin) compareTimes(t *testing.T, s *Store, rng *rand.Rand, now time.Tim
 	for range 4 {
 		t0 := now.Add(-time.Duration(rng.IntN(3600)) * time.Second)
 		last := int64(1)
-		for _, c := range w.changes {
+		for _, c := range tw.changes {
 			if !c.Time.After(t0) {
 				last = c.Entry.ModRevision
 			}
@@ -327,15 +327,15 @@ func (w *twin) compareTimes(t *testing.T, s *Store, rng *rand.Rand, now time.Tim
 		for _, scope := range scopes {
 			revision, err := s.RevisionAt(t.Context(), scope, t0)
 			if compacted := (*storage.CompactedError)(nil); errors.As(err, &compacted) {
-				if promised := w.promised(scope, now); promised < last {
-					t.Fatalf("%v at %v, revision %d, is not kept, but %d is promised by %+v", scope, t0, last, promised, w.rules)
+				if promised := tw.promised(scope, now); promised < last {
+					t.Fatalf("%v at %v, revision %d, is not kept, but %d is promised by %+v", scope, t0, last, promised, tw.rules)
 				}
 				continue
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got, want := w.at(scope, revision), w.at(scope, last); revision < s.Floor(scope) || !slices.Equal(got, want) {
+			if got, want := tw.at(scope, revision), tw.at(scope, last); revision < s.Floor(scope) || !slices.Equal(got, want) {
 				t.Fatalf("%v at %v is revision %d, and the last was %d:\n%v\nwant\n%v", scope, t0, revision, last, got, want)
 			}
 		}

@@ -231,7 +231,7 @@ func TestSharesTwin(t *testing.T) {
 }
 
 // compareStates compares everything that can be read with the twin.
-func (w *twin) compareStates(t *testing.T, s *Store) {
+func (tw *twin) compareStates(t *testing.T, s *Store) {
 	t.Helper()
 	for revision := int64(1); revision <= s.hub.durable.Load(); revision++ {
 		for _, scope := range scopes {
@@ -247,7 +247,7 @@ func (w *twin) compareStates(t *testing.T, s *Store) {
 				for _, e := range result.Entries {
 					got = append(got, fmt.Sprintf("%s=%s@%d", e.Key, e.Value, e.ModRevision))
 				}
-				if want := w.at(scope, revision); !slices.Equal(got, want) {
+				if want := tw.at(scope, revision); !slices.Equal(got, want) {
 					t.Fatalf("%v at revision %d:\n%v\nwant\n%v", scope, revision, got, want)
 				}
 			}
@@ -262,7 +262,7 @@ func (w *twin) compareStates(t *testing.T, s *Store) {
 			if e.ModRevision == 0 {
 				got = "[]"
 			}
-			if want := fmt.Sprint(w.at(storage.Scope{Prefix: key}, revision)); got != want {
+			if want := fmt.Sprint(tw.at(storage.Scope{Prefix: key}, revision)); got != want {
 				t.Fatalf("%s at revision %d: %s, want %s", key, revision, got, want)
 			}
 		}

@@ -26,7 +26,7 @@ func newCBC(key []byte) (Transformer, error) {
 	return cbc{block}, err
 }
 
-func (t cbc) ToStore(_ context.Context, _, plain []byte) ([]byte, error) {
+func (c cbc) ToStore(_ context.Context, _, plain []byte) ([]byte, error) {
 	const size = aes.BlockSize
 	padding := size - len(plain)%size
 	out := make([]byte, size+len(plain)+padding)
@@ -38,11 +38,11 @@ func (t cbc) ToStore(_ context.Context, _, plain []byte) ([]byte, error) {
 	for i := len(plain); i < len(body); i++ {
 		body[i] = byte(padding)
 	}
-	cipher.NewCBCEncrypter(t.block, out[:size]).CryptBlocks(body, body)
+	cipher.NewCBCEncrypter(c.block, out[:size]).CryptBlocks(body, body)
 	return out, nil
 }
 
-func (t cbc) FromStore(_ context.Context, _, value []byte) ([]byte, bool, error) {
+func (c cbc) FromStore(_ context.Context, _, value []byte) ([]byte, bool, error) {
 	const size = aes.BlockSize
 	if len(value) < size {
 		return nil, false, errTooShort
@@ -55,7 +55,7 @@ func (t cbc) FromStore(_ context.Context, _, value []byte) ([]byte, bool, error)
 		return nil, false, errPadding
 	}
 	plain := make([]byte, len(body))
-	cipher.NewCBCDecrypter(t.block, iv).CryptBlocks(plain, body)
+	cipher.NewCBCDecrypter(c.block, iv).CryptBlocks(plain, body)
 	padding := int(plain[len(plain)-1])
 	if padding == 0 || padding > size {
 		return nil, false, errPadding
@@ -80,21 +80,21 @@ func newGCM(key []byte) (Transformer, error) {
 	return gcm{aead}, err
 }
 
-func (t gcm) ToStore(_ context.Context, authenticated, plain []byte) ([]byte, error) {
-	size := t.aead.NonceSize()
-	out := make([]byte, size, size+len(plain)+t.aead.Overhead())
+func (g gcm) ToStore(_ context.Context, authenticated, plain []byte) ([]byte, error) {
+	size := g.aead.NonceSize()
+	out := make([]byte, size, size+len(plain)+g.aead.Overhead())
 	if _, err := rand.Read(out); err != nil {
 		return nil, err
 	}
-	return t.aead.Seal(out, out, plain, authenticated), nil
+	return g.aead.Seal(out, out, plain, authenticated), nil
 }
 
-func (t gcm) FromStore(_ context.Context, authenticated, value []byte) ([]byte, bool, error) {
-	size := t.aead.NonceSize()
+func (g gcm) FromStore(_ context.Context, authenticated, value []byte) ([]byte, bool, error) {
+	size := g.aead.NonceSize()
 	if len(value) < size {
 		return nil, false, errTooShort
 	}
-	plain, err := t.aead.Open(nil, value[:size], value[size:], authenticated)
+	plain, err := g.aead.Open(nil, value[:size], value[size:], authenticated)
 	return plain, false, err
 }
 

@@ -168,20 +168,20 @@ const (
 type derivedKeys struct{ seed []byte }
 
 // transformerFor returns the transformer with the key that is derived for info.
-func (t derivedKeys) transformerFor(info []byte) (Transformer, error) {
-	key, err := hkdf.Expand(sha256.New, t.seed, string(info), seedSize)
+func (k derivedKeys) transformerFor(info []byte) (Transformer, error) {
+	key, err := hkdf.Expand(sha256.New, k.seed, string(info), seedSize)
 	if err != nil {
 		return nil, err
 	}
 	return newGCM(key)
 }
 
-func (t derivedKeys) ToStore(ctx context.Context, authenticated, plain []byte) ([]byte, error) {
+func (k derivedKeys) ToStore(ctx context.Context, authenticated, plain []byte) ([]byte, error) {
 	info := make([]byte, infoSize)
 	if _, err := rand.Read(info); err != nil {
 		return nil, err
 	}
-	once, err := t.transformerFor(info)
+	once, err := k.transformerFor(info)
 	if err != nil {
 		return nil, err
 	}
@@ -189,11 +189,11 @@ func (t derivedKeys) ToStore(ctx context.Context, authenticated, plain []byte) (
 	return append(info, out...), err
 }
 
-func (t derivedKeys) FromStore(ctx context.Context, authenticated, value []byte) ([]byte, bool, error) {
+func (k derivedKeys) FromStore(ctx context.Context, authenticated, value []byte) ([]byte, bool, error) {
 	if len(value) < infoSize {
 		return nil, false, errTooShort
 	}
-	once, err := t.transformerFor(value[:infoSize])
+	once, err := k.transformerFor(value[:infoSize])
 	if err != nil {
 		return nil, false, err
 	}

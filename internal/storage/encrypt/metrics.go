@@ -255,20 +255,20 @@ type boundedLabels struct {
 }
 
 // add adds labels. If there are too many, it removes the oldest ones and returns them.
-func (r *boundedLabels) add(labels []string) (old []string) {
-	if r.members == nil {
-		r.members = map[string]bool{}
+func (l *boundedLabels) add(labels []string) (old []string) {
+	if l.members == nil {
+		l.members = map[string]bool{}
 	}
 	key := fmt.Sprint(labels)
-	if r.members[key] {
+	if l.members[key] {
 		return nil
 	}
-	r.members[key] = true
-	r.order = append(r.order, labels)
-	if len(r.order) <= maxKeySeries {
+	l.members[key] = true
+	l.order = append(l.order, labels)
+	if len(l.order) <= maxKeySeries {
 		return nil
 	}
-	old, r.order = r.order[0], r.order[1:]
-	delete(r.members, fmt.Sprint(old))
+	old, l.order = l.order[0], l.order[1:]
+	delete(l.members, fmt.Sprint(old))
 	return old
 }

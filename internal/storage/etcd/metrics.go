@@ -31,19 +31,19 @@ func NewMetrics(m *metrics.Metrics) *Metrics {
 }
 
 // CallStarted counts a call.
-func (c *Metrics) CallStarted(kind, method string) { countCall(c.started, kind, method) }
+func (m *Metrics) CallStarted(kind, method string) { countCall(m.started, kind, method) }
 
 // MessageSent counts a message to etcd.
-func (c *Metrics) MessageSent(kind, method string) { countCall(c.sent, kind, method) }
+func (m *Metrics) MessageSent(kind, method string) { countCall(m.sent, kind, method) }
 
 // MessageReceived counts a message from etcd.
-func (c *Metrics) MessageReceived(kind, method string) { countCall(c.received, kind, method) }
+func (m *Metrics) MessageReceived(kind, method string) { countCall(m.received, kind, method) }
 
 // CallEnded counts the end of a call, by the name of its gRPC code.
-func (c *Metrics) CallEnded(kind, method, code string) { countCall(c.handled, kind, method, code) }
+func (m *Metrics) CallEnded(kind, method, code string) { countCall(m.handled, kind, method, code) }
 
 // LeaseFull records the number of keys of a lease.
-func (c *Metrics) LeaseFull(keys int) { c.leases.Observe(float64(keys)) }
+func (m *Metrics) LeaseFull(keys int) { m.leases.Observe(float64(keys)) }
 
 // countCall counts a call of a method such as /etcdserverpb.KV/Txn.
 func countCall(v *prometheus.CounterVec, kind, method string, more ...string) {

@@ -17,12 +17,12 @@ type index struct {
 
 // find returns the position of the first key that is not less than key: the block and the position in it. Behind the
 // last key the block is len(blocks).
-func (x *index) find(key string) (block, i int) {
-	block, _ = slices.BinarySearchFunc(x.blocks, key, func(b []*versions, key string) int {
+func (ind *index) find(key string) (block, i int) {
+	block, _ = slices.BinarySearchFunc(ind.blocks, key, func(b []*versions, key string) int {
 		return strings.Compare(b[len(b)-1].key, key)
 	})
-	if block < len(x.blocks) {
-		i, _ = slices.BinarySearchFunc(x.blocks[block], key, compareKey)
+	if block < len(ind.blocks) {
+		i, _ = slices.BinarySearchFunc(ind.blocks[block], key, compareKey)
 	}
 	return block, i
 }
@@ -30,44 +30,44 @@ func (x *index) find(key string) (block, i int) {
 func compareKey(h *versions, key string) int { return strings.Compare(h.key, key) }
 
 // get returns the versions of a key, or nil.
-func (x *index) get(key string) *versions {
-	block, i := x.find(key)
-	if block < len(x.blocks) && x.blocks[block][i].key == key {
-		return x.blocks[block][i]
+func (ind *index) get(key string) *versions {
+	block, i := ind.find(key)
+	if block < len(ind.blocks) && ind.blocks[block][i].key == key {
+		return ind.blocks[block][i]
 	}
 	return nil
 }
 
 // getOrAdd returns the versions of a key, which it adds if they are missing.
-func (x *index) getOrAdd(key string) *versions {
-	block, i := x.find(key)
-	if block < len(x.blocks) && x.blocks[block][i].key == key {
-		return x.blocks[block][i]
+func (ind *index) getOrAdd(key string) *versions {
+	block, i := ind.find(key)
+	if block < len(ind.blocks) && ind.blocks[block][i].key == key {
+		return ind.blocks[block][i]
 	}
 	h := &versions{key: key}
-	x.count++
-	if len(x.blocks) == 0 {
-		x.blocks = [][]*versions{{h}}
+	ind.count++
+	if len(ind.blocks) == 0 {
+		ind.blocks = [][]*versions{{h}}
 		return h
 	}
-	if block == len(x.blocks) { // behind all keys
+	if block == len(ind.blocks) { // behind all keys
 		block--
-		i = len(x.blocks[block])
+		i = len(ind.blocks[block])
 	}
-	b := slices.Insert(x.blocks[block], i, h)
-	x.blocks[block] = b
+	b := slices.Insert(ind.blocks[block], i, h)
+	ind.blocks[block] = b
 	if len(b) >= maxBlock {
 		half := len(b) / 2
-		x.blocks[block] = slices.Clone(b[:half])
-		x.blocks = slices.Insert(x.blocks, block+1, slices.Clone(b[half:]))
+		ind.blocks[block] = slices.Clone(b[:half])
+		ind.blocks = slices.Insert(ind.blocks, block+1, slices.Clone(b[half:]))
 	}
 	return h
 }
 
 // ascend calls yield with the versions of the keys in a span, in order, until yield returns false.
-func (x *index) ascend(in span, yield func(*versions) bool) {
-	for block, i := x.find(in.start); block < len(x.blocks); block, i = block+1, 0 {
-		for _, h := range x.blocks[block][i:] {
+func (ind *index) ascend(in span, yield func(*versions) bool) {
+	for block, i := ind.find(in.start); block < len(ind.blocks); block, i = block+1, 0 {
+		for _, h := range ind.blocks[block][i:] {
 			if in.isBefore(h.key) || !yield(h) {
 				return
 			}
@@ -76,13 +76,13 @@ func (x *index) ascend(in span, yield func(*versions) bool) {
 }
 
 // retain removes the keys for which keep returns false.
-func (x *index) retain(keep func(*versions) bool) {
-	x.count = 0
-	for i, b := range x.blocks {
-		x.blocks[i] = slices.DeleteFunc(b, func(h *versions) bool { return !keep(h) })
-		x.count += len(x.blocks[i])
+func (ind *index) retain(keep func(*versions) bool) {
+	ind.count = 0
+	for i, b := range ind.blocks {
+		ind.blocks[i] = slices.DeleteFunc(b, func(h *versions) bool { return !keep(h) })
+		ind.count += len(ind.blocks[i])
 	}
-	x.blocks = slices.DeleteFunc(x.blocks, func(b []*versions) bool { return len(b) == 0 })
+	ind.blocks = slices.DeleteFunc(ind.blocks, func(b []*versions) bool { return len(b) == 0 })
 }
 
 // span is a range of keys as requests name it.

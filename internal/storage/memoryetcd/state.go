@@ -21,12 +21,12 @@ type versions struct {
 }
 
 // at returns what the key was at a revision, nil if it did not exist.
-func (h *versions) at(revision int64) *mvccpb.KeyValue {
-	i := sort.Search(len(h.versions), func(i int) bool { return h.versions[i].revision > revision })
+func (v *versions) at(revision int64) *mvccpb.KeyValue {
+	i := sort.Search(len(v.versions), func(i int) bool { return v.versions[i].revision > revision })
 	if i == 0 {
 		return nil
 	}
-	return h.versions[i-1].kv
+	return v.versions[i-1].kv
 }
 
 // state is the content: all keys with their versions, and the log of changes. Each revision after the first has exactly

@@ -67,8 +67,8 @@ type stream struct {
 }
 
 // Watch implements pb.WatchServer.
-func (s *watches) Watch(client pb.Watch_WatchServer) error {
-	server := s.Server
+func (w *watches) Watch(client pb.Watch_WatchServer) error {
+	server := w.Server
 	st := &stream{server: server, send: client.Send, watches: map[int64]*watch{}, lastID: -1}
 	requests, failed := receive(client.Context(), server, client.Recv)
 	ticker := time.NewTicker(server.ProgressInterval)

@@ -12,15 +12,15 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-func (k *env) putTTL(key, value string, ttl int64) int64 {
-	k.t.Helper()
+func (en *env) putTTL(key, value string, ttl int64) int64 {
+	en.t.Helper()
 	op := storage.Put(key, []byte(value))
 	op.TTL = ttl
-	return k.commit(storage.Txn{Ops: []storage.Op{op}})
+	return en.commit(storage.Txn{Ops: []storage.Op{op}})
 }
 
-func (c *suite) timeToLive(t *testing.T) {
-	k := c.env(t)
+func (su *suite) timeToLive(t *testing.T) {
+	k := su.env(t)
 	w := k.watch("/", 0)
 	before := time.Now()
 	r1 := k.putTTL("/a", "short", 1)
@@ -44,8 +44,8 @@ func (c *suite) timeToLive(t *testing.T) {
 }
 
 // timeToLiveReplaced checks that a later put or delete cancels the deadline.
-func (c *suite) timeToLiveReplaced(t *testing.T) {
-	k := c.env(t)
+func (su *suite) timeToLiveReplaced(t *testing.T) {
+	k := su.env(t)
 	k.putTTL("/keep", "1", 1)
 	k.putTTL("/longer", "1", 1)
 	k.putTTL("/again", "1", 1)
@@ -63,8 +63,8 @@ func (c *suite) timeToLiveReplaced(t *testing.T) {
 }
 
 // compactionRace compacts while readers and watchers run. Their answers must be right or a *CompactedError.
-func (c *suite) compactionRace(t *testing.T) {
-	k := c.env(t)
+func (su *suite) compactionRace(t *testing.T) {
+	k := su.env(t)
 	const writes, keys = 400, 5
 	key := func(i int) string { return fmt.Sprintf("/k/%d", i%keys) }
 	// The write with number i is at revision first+i.
@@ -95,21 +95,21 @@ func (c *suite) compactionRace(t *testing.T) {
 
 // readDuringCompaction reads at revisions near the compaction until ctx ends. The write of number i is at revision
 // first+i, and changes key i modulo keys.
-func (k *env) readDuringCompaction(ctx context.Context, first, keys int64) {
+func (en *env) readDuringCompaction(ctx context.Context, first, keys int64) {
 	for n := int64(0); ctx.Err() == nil; n++ {
-		at := max(k.s.Stats().Revision-n%30, first+keys)
-		r, err := k.s.Range(k.ctx, storage.RangeRequest{Start: "/k/", End: "/k0", Revision: at})
+		at := max(en.s.Stats().Revision-n%30, first+keys)
+		r, err := en.s.Range(en.ctx, storage.RangeRequest{Start: "/k/", End: "/k0", Revision: at})
 		if isRevisionError(err) {
 			continue
 		}
 		if err != nil || int64(len(r.Entries)) != keys || r.Count != keys {
-			k.t.Errorf("Range at %d: %+v, %v", at, r, err)
+			en.t.Errorf("Range at %d: %+v, %v", at, r, err)
 			return
 		}
 		for _, e := range r.Entries {
 			if want := fmt.Sprint(e.ModRevision - first); string(e.Value) != want || e.ModRevision > at ||
 				e.ModRevision <= at-keys {
-				k.t.Errorf("at %d: %+v, want value %s", at, e, want)
+				en.t.Errorf("at %d: %+v, want value %s", at, e, want)
 			}
 		}
 	}
@@ -117,10 +117,10 @@ func (k *env) readDuringCompaction(ctx context.Context, first, keys int64) {
 
 // watchDuringCompaction watches, and starts again at an earlier revision, until ctx ends. See readDuringCompaction for
 // first and keys.
-func (k *env) watchDuringCompaction(ctx context.Context, first, keys int64) {
+func (en *env) watchDuringCompaction(ctx context.Context, first, keys int64) {
 	for ctx.Err() == nil {
-		from := max(k.s.Stats().Revision-15, first)
-		w, err := k.s.Watch(k.ctx, "/k/", from)
+		from := max(en.s.Stats().Revision-15, first)
+		w, err := en.s.Watch(en.ctx, "/k/", from)
 		if isRevisionError(err) {
 			continue
 		}
@@ -131,16 +131,16 @@ func (k *env) watchDuringCompaction(ctx context.Context, first, keys int64) {
 			}
 			for _, e := range b.Events {
 				if e.Entry.ModRevision != next || string(e.Entry.Value) != fmt.Sprint(next-first) {
-					k.t.Errorf("event %+v, want revision %d", e.Entry, next)
+					en.t.Errorf("event %+v, want revision %d", e.Entry, next)
 				}
 				if prev := max(next-keys, 0); next >= first+keys && e.Prev.ModRevision != prev {
-					k.t.Errorf("event at %d has previous %d, want %d", next, e.Prev.ModRevision, prev)
+					en.t.Errorf("event at %d has previous %d, want %d", next, e.Prev.ModRevision, prev)
 				}
 				next++
 			}
 		}
 		if err != nil && !isRevisionError(err) && ctx.Err() == nil {
-			k.t.Errorf("watch: %v", err)
+			en.t.Errorf("watch: %v", err)
 		}
 		if w != nil {
 			w.Close()
@@ -155,8 +155,8 @@ func isRevisionError(err error) bool {
 	return errors.As(err, &compacted) || errors.As(err, &future)
 }
 
-func (c *suite) close(t *testing.T) {
-	k := c.env(t)
+func (su *suite) close(t *testing.T) {
+	k := su.env(t)
 	k.put("/a", "1")
 	w, _ := k.s.Watch(k.ctx, "/", 0)
 	ended := make(chan error, 1)
@@ -221,16 +221,16 @@ func (c *suite) close(t *testing.T) {
 	k.s.Stats()
 }
 
-func (c *suite) reopenKeeps(t *testing.T) {
-	if c.reopen == nil {
+func (su *suite) reopenKeeps(t *testing.T) {
+	if su.reopen == nil {
 		t.Skip("the store does not outlive Close")
 	}
-	k := c.env(t)
+	k := su.env(t)
 	r1 := k.put("/a", "1")
 	r2 := k.put("/a", "2")
 	r3 := k.delete("/a")
 	r4 := k.put("/b", "b")
-	k.s = c.reopen(t, k.s)
+	k.s = su.reopen(t, k.s)
 	if r := k.revision(); r != r4 {
 		t.Errorf("revision %d after reopening, want %d", r, r4)
 	}
@@ -245,7 +245,7 @@ func (c *suite) reopenKeeps(t *testing.T) {
 	if err := k.s.Compact(k.ctx, r4); err != nil {
 		t.Fatal(err)
 	}
-	k.s = c.reopen(t, k.s)
+	k.s = su.reopen(t, k.s)
 	if r := k.put("/c", "c"); r != r4+1 {
 		t.Errorf("revision %d after reopening, want %d", r, r4+1)
 	}
@@ -256,14 +256,14 @@ func (c *suite) reopenKeeps(t *testing.T) {
 	k.wantEntry(k.get("/b", r4), "/b", "b", r4, r4)
 }
 
-func (c *suite) reopenTimeToLive(t *testing.T) {
-	if c.reopen == nil {
+func (su *suite) reopenTimeToLive(t *testing.T) {
+	if su.reopen == nil {
 		t.Skip("the store does not outlive Close")
 	}
-	k := c.env(t)
+	k := su.env(t)
 	k.putTTL("/short", "1", 1)
 	r := k.putTTL("/long", "1", 3600)
-	k.s = c.reopen(t, k.s)
+	k.s = su.reopen(t, k.s)
 	wait.Until(k.t, "/short to expire", func() bool { return k.get("/short", 0).ModRevision == 0 })
 	k.wantEntry(k.get("/long", 0), "/long", "1", r, r)
 }

@@ -97,15 +97,15 @@ func (m *model) commit(txn storage.Txn) (int64, error) {
 
 // random runs random operations on the store and on the model, and compares every answer. Watchers that are started
 // meanwhile must deliver the events that the model has recorded.
-func (c *suite) random(t *testing.T) {
+func (su *suite) random(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
-	k := c.env(t)
+	k := su.env(t)
 	d := &randomTest{
 		env:    k,
 		rng:    rand.New(rand.NewPCG(seed, 0)),
 		model:  &model{revision: k.revision(), compacted: 0},
-		reopen: c.reopen,
+		reopen: su.reopen,
 	}
 	for d.step = range randomSteps {
 		d.randomStep()
@@ -137,173 +137,173 @@ type modelWatch struct {
 	from   int64 // the next expected revision
 }
 
-func (d *randomTest) randomStep() {
-	switch n := d.rng.IntN(100); {
+func (rt *randomTest) randomStep() {
+	switch n := rt.rng.IntN(100); {
 	case n < 50:
-		d.commit()
+		rt.commit()
 	case n < 62:
-		d.rangeAt()
+		rt.rangeAt()
 	case n < 75:
-		d.getAt()
+		rt.getAt()
 	case n < 80:
-		d.startWatch()
-	case n < 92 && len(d.watches) > 0:
-		d.follow(d.watches[d.rng.IntN(len(d.watches))])
+		rt.startWatch()
+	case n < 92 && len(rt.watches) > 0:
+		rt.follow(rt.watches[rt.rng.IntN(len(rt.watches))])
 	case n < 94:
-		d.compact()
-	case n < 95 && d.reopen != nil && d.rng.IntN(8) == 0:
-		d.s = d.reopen(d.t, d.s)
-		d.watches, d.compactedBefore = nil, d.model.compacted
-		if r := d.revision(); r != d.model.revision {
-			d.t.Errorf("reopened at revision %d, model at %d", r, d.model.revision)
+		rt.compact()
+	case n < 95 && rt.reopen != nil && rt.rng.IntN(8) == 0:
+		rt.s = rt.reopen(rt.t, rt.s)
+		rt.watches, rt.compactedBefore = nil, rt.model.compacted
+		if r := rt.revision(); r != rt.model.revision {
+			rt.t.Errorf("reopened at revision %d, model at %d", r, rt.model.revision)
 		}
 	default:
-		d.commit()
+		rt.commit()
 	}
 }
 
 var randomKeys = []string{"/a/1", "/a/2", "/a/3", "/a/11", "/a", "/b/1", "/b/2", "/b/1/x", "/c", "/a/1\x01", "/a/1\xff"}
 
-func (d *randomTest) key() string { return randomKeys[d.rng.IntN(len(randomKeys))] }
+func (rt *randomTest) key() string { return randomKeys[rt.rng.IntN(len(randomKeys))] }
 
-func (d *randomTest) randomRevision() int64 {
-	switch d.rng.IntN(8) {
+func (rt *randomTest) randomRevision() int64 {
+	switch rt.rng.IntN(8) {
 	case 0:
 		return 0
 	case 1:
-		return d.model.revision + 1 + d.rng.Int64N(3)
+		return rt.model.revision + 1 + rt.rng.Int64N(3)
 	case 2:
-		return d.rng.Int64N(d.model.revision) + 1
+		return rt.rng.Int64N(rt.model.revision) + 1
 	}
-	return max(d.model.revision-d.rng.Int64N(50), 1)
+	return max(rt.model.revision-rt.rng.Int64N(50), 1)
 }
 
-func (d *randomTest) commit() {
+func (rt *randomTest) commit() {
 	var txn storage.Txn
-	for range d.rng.IntN(3) {
-		c := storage.Condition{Key: d.key()}
-		if d.rng.IntN(10) > 0 { // the condition usually holds
-			c.ModRevision = d.model.at(d.model.revision)[c.Key].ModRevision
+	for range rt.rng.IntN(3) {
+		c := storage.Condition{Key: rt.key()}
+		if rt.rng.IntN(10) > 0 { // the condition usually holds
+			c.ModRevision = rt.model.at(rt.model.revision)[c.Key].ModRevision
 		}
 		txn.Conditions = append(txn.Conditions, c)
 	}
-	for _, i := range d.rng.Perm(len(randomKeys))[:d.rng.IntN(4)] {
-		op := storage.Put(randomKeys[i], fmt.Appendf(nil, "step %d", d.step))
-		if d.rng.IntN(3) == 0 {
+	for _, i := range rt.rng.Perm(len(randomKeys))[:rt.rng.IntN(4)] {
+		op := storage.Put(randomKeys[i], fmt.Appendf(nil, "step %d", rt.step))
+		if rt.rng.IntN(3) == 0 {
 			op = storage.Delete(randomKeys[i])
-		} else if d.rng.IntN(4) == 0 {
+		} else if rt.rng.IntN(4) == 0 {
 			op.TTL = 100_000
 		}
 		txn.Ops = append(txn.Ops, op)
 	}
-	want, wantErr := d.model.commit(txn)
-	got, err := d.s.Commit(d.ctx, txn)
-	d.compare(fmt.Sprintf("Commit(%+v)", txn), got, err, want, wantErr)
+	want, wantErr := rt.model.commit(txn)
+	got, err := rt.s.Commit(rt.ctx, txn)
+	rt.compare(fmt.Sprintf("Commit(%+v)", txn), got, err, want, wantErr)
 }
 
-func (d *randomTest) getAt() {
-	key, revision := d.key(), d.randomRevision()
-	got, at, err := d.s.Get(d.ctx, key, revision)
-	wantErr := d.model.readError(revision)
+func (rt *randomTest) getAt() {
+	key, revision := rt.key(), rt.randomRevision()
+	got, at, err := rt.s.Get(rt.ctx, key, revision)
+	wantErr := rt.model.readError(revision)
 	wantAt := int64(0)
 	var want storage.Entry
 	if wantErr == nil {
-		wantAt = cmp.Or(revision, d.model.revision)
-		want = d.model.at(wantAt)[key]
+		wantAt = cmp.Or(revision, rt.model.revision)
+		want = rt.model.at(wantAt)[key]
 	}
-	d.compare(
+	rt.compare(
 		fmt.Sprintf("Get(%q, %d)", key, revision), []any{formatEntry(got), at}, err, []any{formatEntry(want), wantAt},
 		wantErr,
 	)
 }
 
-func (d *randomTest) rangeAt() {
-	r := storage.RangeRequest{Revision: d.randomRevision(), Limit: d.rng.IntN(5), CountOnly: d.rng.IntN(5) == 0}
-	if d.rng.IntN(2) == 0 {
-		r.Start = d.key()
+func (rt *randomTest) rangeAt() {
+	r := storage.RangeRequest{Revision: rt.randomRevision(), Limit: rt.rng.IntN(5), CountOnly: rt.rng.IntN(5) == 0}
+	if rt.rng.IntN(2) == 0 {
+		r.Start = rt.key()
 		r.End = storage.PrefixEnd(r.Start)
-	} else if d.rng.IntN(2) == 0 {
-		r.Start = d.key() + "\x00"
+	} else if rt.rng.IntN(2) == 0 {
+		r.Start = rt.key() + "\x00"
 	}
-	want, wantErr := d.model.rangeKeys(r)
-	got, err := d.s.Range(d.ctx, r)
-	d.compare(fmt.Sprintf("Range(%+v)", r), formatResult(got), err, formatResult(want), wantErr)
+	want, wantErr := rt.model.rangeKeys(r)
+	got, err := rt.s.Range(rt.ctx, r)
+	rt.compare(fmt.Sprintf("Range(%+v)", r), formatResult(got), err, formatResult(want), wantErr)
 }
 
-func (d *randomTest) compact() {
-	revision := d.randomRevision()
-	err := d.s.Compact(d.ctx, revision)
+func (rt *randomTest) compact() {
+	revision := rt.randomRevision()
+	err := rt.s.Compact(rt.ctx, revision)
 	var wantErr error
-	if revision > d.model.revision {
-		wantErr = &storage.FutureRevisionError{Revision: revision, Current: d.model.revision}
+	if revision > rt.model.revision {
+		wantErr = &storage.FutureRevisionError{Revision: revision, Current: rt.model.revision}
 	} else {
-		d.model.compacted = max(d.model.compacted, revision)
+		rt.model.compacted = max(rt.model.compacted, revision)
 	}
-	d.compare(fmt.Sprintf("Compact(%d)", revision), nil, err, nil, wantErr)
+	rt.compare(fmt.Sprintf("Compact(%d)", revision), nil, err, nil, wantErr)
 }
 
-func (d *randomTest) startWatch() {
-	f := &modelWatch{prefix: []string{"", "/a", "/a/", "/a/1", "/b/", "/none"}[d.rng.IntN(6)], from: d.randomRevision()}
-	w, err := d.s.Watch(d.ctx, f.prefix, f.from)
-	if f.from != 0 && f.from <= d.model.compacted {
+func (rt *randomTest) startWatch() {
+	f := &modelWatch{prefix: []string{"", "/a", "/a/", "/a/1", "/b/", "/none"}[rt.rng.IntN(6)], from: rt.randomRevision()}
+	w, err := rt.s.Watch(rt.ctx, f.prefix, f.from)
+	if f.from != 0 && f.from <= rt.model.compacted {
 		var compacted *storage.CompactedError
 		if err == nil {
 			// A store that was opened after the compaction may notice it only at its first answer.
-			_, err = w.Next(d.ctx)
+			_, err = w.Next(rt.ctx)
 			w.Close()
-			if err == nil && f.from == d.compactedBefore {
+			if err == nil && f.from == rt.compactedBefore {
 				return // etcd itself serves a watch from the compaction revision on
 			}
 		}
 		if !errors.As(err, &compacted) {
-			d.t.Errorf("Watch from %d, compacted %d: %v", f.from, d.model.compacted, err)
+			rt.t.Errorf("Watch from %d, compacted %d: %v", f.from, rt.model.compacted, err)
 		}
 		return
 	}
 	if err != nil {
-		d.t.Errorf("Watch from %d: %v", f.from, err)
+		rt.t.Errorf("Watch from %d: %v", f.from, err)
 		return
 	}
 	f.w = w
 	if f.from == 0 {
-		f.from = d.model.revision + 1
+		f.from = rt.model.revision + 1
 	}
-	d.t.Cleanup(func() { w.Close() })
-	d.watches = append(d.watches, f)
+	rt.t.Cleanup(func() { w.Close() })
+	rt.watches = append(rt.watches, f)
 }
 
 // follow reads a watcher up to the current revision, and compares its events with the model's.
-func (d *randomTest) follow(f *modelWatch) {
-	for f.from <= d.model.revision {
-		d.revision() // this requests progress
-		b, err := f.w.Next(d.ctx)
+func (rt *randomTest) follow(f *modelWatch) {
+	for f.from <= rt.model.revision {
+		rt.revision() // this requests progress
+		b, err := f.w.Next(rt.ctx)
 		var compacted *storage.CompactedError
-		if errors.As(err, &compacted) && f.from <= d.model.compacted {
-			d.watches = slices.DeleteFunc(d.watches, func(o *modelWatch) bool { return o == f })
+		if errors.As(err, &compacted) && f.from <= rt.model.compacted {
+			rt.watches = slices.DeleteFunc(rt.watches, func(o *modelWatch) bool { return o == f })
 			return
 		}
 		if err != nil {
-			d.t.Errorf("Next from %d: %v", f.from, err)
+			rt.t.Errorf("Next from %d: %v", f.from, err)
 			return
 		}
 		var want []storage.Event
-		for _, e := range matchingEvents(d.model.events, f.prefix) {
+		for _, e := range matchingEvents(rt.model.events, f.prefix) {
 			if e.Entry.ModRevision >= f.from && e.Entry.ModRevision <= b.Revision {
 				want = append(want, e)
 			}
 		}
 		if got, want := formatEvents(b.Events), formatEvents(want); got != want {
-			d.t.Errorf("watch of %q from %d to %d:\n got %s\nwant %s", f.prefix, f.from, b.Revision, got, want)
+			rt.t.Errorf("watch of %q from %d to %d:\n got %s\nwant %s", f.prefix, f.from, b.Revision, got, want)
 		}
 		f.from = b.Revision + 1
 	}
 }
 
 // compare compares a result and its error with the model's.
-func (d *randomTest) compare(what string, got any, err error, want any, wantErr error) {
-	d.t.Helper()
+func (rt *randomTest) compare(what string, got any, err error, want any, wantErr error) {
+	rt.t.Helper()
 	if formatError(err) != formatError(wantErr) || err == nil && fmt.Sprint(got) != fmt.Sprint(want) {
-		d.t.Errorf("%s:\n got %v, %s\nwant %v, %s", what, got, formatError(err), want, formatError(wantErr))
+		rt.t.Errorf("%s:\n got %v, %s\nwant %v, %s", what, got, formatError(err), want, formatError(wantErr))
 	}
 }
 

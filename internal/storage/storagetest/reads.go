@@ -11,8 +11,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-func (c *suite) emptyStore(t *testing.T) {
-	k := c.env(t)
+func (su *suite) emptyStore(t *testing.T) {
+	k := su.env(t)
 	if r := k.revision(); r != 1 {
 		t.Errorf("Revision of an empty store is %d, want 1", r)
 	}
@@ -27,8 +27,8 @@ func (c *suite) emptyStore(t *testing.T) {
 	}
 }
 
-func (c *suite) putGetDelete(t *testing.T) {
-	k := c.env(t)
+func (su *suite) putGetDelete(t *testing.T) {
+	k := su.env(t)
 	r1 := k.put("/a", "one")
 	k.wantEntry(k.get("/a", 0), "/a", "one", r1, r1)
 	r2 := k.put("/a", "two")
@@ -52,15 +52,15 @@ func (c *suite) putGetDelete(t *testing.T) {
 	k.wantEntry(k.get("/big", 0), "/big", big, r5, r5)
 }
 
-func (k *env) wantEntry(e storage.Entry, key, value string, mod, create int64) {
-	k.t.Helper()
+func (en *env) wantEntry(e storage.Entry, key, value string, mod, create int64) {
+	en.t.Helper()
 	if e.Key != key || string(e.Value) != value || e.ModRevision != mod || e.CreateRevision != create {
-		k.t.Errorf("entry is %.200q, want %q = %.200q at %d created %d", fmt.Sprint(e), key, value, mod, create)
+		en.t.Errorf("entry is %.200q, want %q = %.200q at %d created %d", fmt.Sprint(e), key, value, mod, create)
 	}
 }
 
-func (c *suite) rangeSpans(t *testing.T) {
-	k := c.env(t)
+func (su *suite) rangeSpans(t *testing.T) {
+	k := su.env(t)
 	// Some keys are prefixes of others, and some contain bytes before and after '/'.
 	keys := []string{
 		"!", "/a", "/a!", "/a/", "/a/b", "/a/b/c", "/a0", "/ab", "/b", "/b\x01", "/b\xff", "/b\xff\xff", "/c", "\xff",
@@ -105,8 +105,8 @@ func keysOf(entries []storage.Entry) []string {
 	return keys
 }
 
-func (c *suite) rangeLimit(t *testing.T) {
-	k := c.env(t)
+func (su *suite) rangeLimit(t *testing.T) {
+	k := su.env(t)
 	const n = 50
 	for i := range n {
 		k.put(fmt.Sprintf("/k/%03d", i), "old")
@@ -147,8 +147,8 @@ func (c *suite) rangeLimit(t *testing.T) {
 }
 
 // rangeBytes reads a range in pages that are bounded by their bytes. A store may ignore that bound.
-func (c *suite) rangeBytes(t *testing.T) {
-	k := c.env(t)
+func (su *suite) rangeBytes(t *testing.T) {
+	k := su.env(t)
 	const n, size = 20, 1000
 	for i := range n {
 		k.put(fmt.Sprintf("/k/%03d", i), strings.Repeat("x", size))
@@ -175,8 +175,8 @@ func (c *suite) rangeBytes(t *testing.T) {
 	}
 }
 
-func (c *suite) rangeOldRevision(t *testing.T) {
-	k := c.env(t)
+func (su *suite) rangeOldRevision(t *testing.T) {
+	k := su.env(t)
 	want := map[int64]string{}
 	state := map[string]string{}
 	for i := range 60 {
@@ -203,8 +203,8 @@ func (c *suite) rangeOldRevision(t *testing.T) {
 	}
 }
 
-func (c *suite) errors(t *testing.T) {
-	k := c.env(t)
+func (su *suite) errors(t *testing.T) {
+	k := su.env(t)
 	r := k.put("/a", "1")
 	var future *storage.FutureRevisionError
 	if _, _, err := k.s.Get(k.ctx, "/a", r+1); !errors.As(err, &future) || future.Revision != r+1 || future.Current != r {
@@ -232,8 +232,8 @@ func (c *suite) errors(t *testing.T) {
 	}
 }
 
-func (c *suite) compact(t *testing.T) {
-	k := c.env(t)
+func (su *suite) compact(t *testing.T) {
+	k := su.env(t)
 	r1 := k.put("/a", "1")
 	r2 := k.put("/a", "2")
 	r3 := k.put("/b", "1")
@@ -278,8 +278,8 @@ func (c *suite) compact(t *testing.T) {
 }
 
 // readVersions reads the versions of keys one by one, of which one is gone and one was made again.
-func (c *suite) readVersions(t *testing.T) {
-	k := c.env(t)
+func (su *suite) readVersions(t *testing.T) {
+	k := su.env(t)
 	first := k.put("/a", "1")
 	k.put("/gone", "x")
 	k.put("/a", "22")

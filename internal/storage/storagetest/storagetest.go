@@ -86,117 +86,117 @@ type env struct {
 	ctx context.Context
 }
 
-func (c *suite) env(t *testing.T) *env {
+func (su *suite) env(t *testing.T) *env {
 	ctx, cancel := context.WithTimeout(context.Background(), 4*timeout)
 	t.Cleanup(cancel)
-	return &env{t: t, s: c.open(t), ctx: ctx}
+	return &env{t: t, s: su.open(t), ctx: ctx}
 }
 
-func (k *env) commit(txn storage.Txn) int64 {
-	k.t.Helper()
-	r, err := k.s.Commit(k.ctx, txn)
+func (en *env) commit(txn storage.Txn) int64 {
+	en.t.Helper()
+	r, err := en.s.Commit(en.ctx, txn)
 	if err != nil {
-		k.t.Fatalf("Commit: %v", err)
+		en.t.Fatalf("Commit: %v", err)
 	}
 	return r
 }
 
-func (k *env) put(key, value string) int64 {
-	k.t.Helper()
-	return k.commit(storage.Txn{Ops: []storage.Op{storage.Put(key, []byte(value))}})
+func (en *env) put(key, value string) int64 {
+	en.t.Helper()
+	return en.commit(storage.Txn{Ops: []storage.Op{storage.Put(key, []byte(value))}})
 }
 
-func (k *env) delete(key string) int64 {
-	k.t.Helper()
-	return k.commit(storage.Txn{Ops: []storage.Op{storage.Delete(key)}})
+func (en *env) delete(key string) int64 {
+	en.t.Helper()
+	return en.commit(storage.Txn{Ops: []storage.Op{storage.Delete(key)}})
 }
 
-func (k *env) get(key string, revision int64) storage.Entry {
-	k.t.Helper()
-	e, at, err := k.s.Get(k.ctx, key, revision)
+func (en *env) get(key string, revision int64) storage.Entry {
+	en.t.Helper()
+	e, at, err := en.s.Get(en.ctx, key, revision)
 	if err != nil {
-		k.t.Fatalf("Get(%q, %d): %v", key, revision, err)
+		en.t.Fatalf("Get(%q, %d): %v", key, revision, err)
 	}
 	if revision != 0 && at != revision {
-		k.t.Fatalf("Get(%q, %d) reflects revision %d", key, revision, at)
+		en.t.Fatalf("Get(%q, %d) reflects revision %d", key, revision, at)
 	}
 	if e.ModRevision > at {
-		k.t.Fatalf("Get(%q, %d): entry at %d, answer at %d", key, revision, e.ModRevision, at)
+		en.t.Fatalf("Get(%q, %d): entry at %d, answer at %d", key, revision, e.ModRevision, at)
 	}
 	return e
 }
 
-func (k *env) rangeKeys(r storage.RangeRequest) storage.RangeResult {
-	k.t.Helper()
-	result, err := k.s.Range(k.ctx, r)
+func (en *env) rangeKeys(r storage.RangeRequest) storage.RangeResult {
+	en.t.Helper()
+	result, err := en.s.Range(en.ctx, r)
 	if err != nil {
-		k.t.Fatalf("Range(%+v): %v", r, err)
+		en.t.Fatalf("Range(%+v): %v", r, err)
 	}
 	if r.Revision != 0 && result.Revision != r.Revision {
-		k.t.Fatalf("Range(%+v) reflects revision %d", r, result.Revision)
+		en.t.Fatalf("Range(%+v) reflects revision %d", r, result.Revision)
 	}
 	return result
 }
 
-func (k *env) revision() int64 {
-	k.t.Helper()
-	r, err := k.s.Revision(k.ctx)
+func (en *env) revision() int64 {
+	en.t.Helper()
+	r, err := en.s.Revision(en.ctx)
 	if err != nil {
-		k.t.Fatalf("Revision: %v", err)
+		en.t.Fatalf("Revision: %v", err)
 	}
 	return r
 }
 
-func (k *env) watch(prefix string, from int64) storage.Watcher {
-	k.t.Helper()
-	w, err := k.s.Watch(k.ctx, prefix, from)
+func (en *env) watch(prefix string, from int64) storage.Watcher {
+	en.t.Helper()
+	w, err := en.s.Watch(en.ctx, prefix, from)
 	if err != nil {
-		k.t.Fatalf("Watch(%q, %d): %v", prefix, from, err)
+		en.t.Fatalf("Watch(%q, %d): %v", prefix, from, err)
 	}
-	k.t.Cleanup(func() { w.Close() })
+	en.t.Cleanup(func() { w.Close() })
 	return w
 }
 
 // events reads n events from w. The test fails if there are more.
-func (k *env) events(w storage.Watcher, n int) []storage.Event {
-	k.t.Helper()
+func (en *env) events(w storage.Watcher, n int) []storage.Event {
+	en.t.Helper()
 	var events []storage.Event
 	for len(events) < n {
-		events = append(events, k.next(w).Events...)
+		events = append(events, en.next(w).Events...)
 	}
 	if len(events) > n {
-		k.t.Fatalf("%d events, want %d: %+v", len(events), n, events[n:])
+		en.t.Fatalf("%d events, want %d: %+v", len(events), n, events[n:])
 	}
 	return events
 }
 
 // eventsUntil reads from w until it has reached revision, and returns the events.
-func (k *env) eventsUntil(w storage.Watcher, revision int64) []storage.Event {
-	k.t.Helper()
+func (en *env) eventsUntil(w storage.Watcher, revision int64) []storage.Event {
+	en.t.Helper()
 	var events []storage.Event
 	for {
-		b := k.next(w)
+		b := en.next(w)
 		events = append(events, b.Events...)
 		if b.Revision >= revision {
 			return events
 		}
-		k.revision() // this requests progress
+		en.revision() // this requests progress
 	}
 }
 
 // next returns the next batch of w and checks the order of its events.
-func (k *env) next(w storage.Watcher) storage.Batch {
-	k.t.Helper()
-	ctx, cancel := context.WithTimeout(k.ctx, timeout)
+func (en *env) next(w storage.Watcher) storage.Batch {
+	en.t.Helper()
+	ctx, cancel := context.WithTimeout(en.ctx, timeout)
 	defer cancel()
 	b, err := w.Next(ctx)
 	if err != nil {
-		k.t.Fatalf("Next: %v", err)
+		en.t.Fatalf("Next: %v", err)
 	}
 	last := int64(0)
 	for _, e := range b.Events {
 		if e.Entry.ModRevision < last || e.Entry.ModRevision > b.Revision {
-			k.t.Fatalf("event at revision %d after %d in a batch to %d", e.Entry.ModRevision, last, b.Revision)
+			en.t.Fatalf("event at revision %d after %d in a batch to %d", e.Entry.ModRevision, last, b.Revision)
 		}
 		last = e.Entry.ModRevision
 	}

@@ -22,31 +22,31 @@ type wantEvent struct {
 	prevMod    int64
 }
 
-func (k *env) wantEvents(got []storage.Event, want ...wantEvent) {
-	k.t.Helper()
+func (en *env) wantEvents(got []storage.Event, want ...wantEvent) {
+	en.t.Helper()
 	if len(got) != len(want) {
-		k.t.Fatalf("%d events, want %d: %+v", len(got), len(want), got)
+		en.t.Fatalf("%d events, want %d: %+v", len(got), len(want), got)
 	}
 	for i, e := range got {
 		w := want[i]
 		if e.Entry.Key != w.key || e.Deleted != w.deleted || e.Entry.ModRevision != w.mod ||
 			string(e.Entry.Value) != w.value {
-			k.t.Errorf("event %d is %+v, want %+v", i, e, w)
+			en.t.Errorf("event %d is %+v, want %+v", i, e, w)
 		}
 		if !w.deleted && e.Entry.CreateRevision != w.create {
-			k.t.Errorf("event %d: created at %d, want %d", i, e.Entry.CreateRevision, w.create)
+			en.t.Errorf("event %d: created at %d, want %d", i, e.Entry.CreateRevision, w.create)
 		}
 		if e.Prev.ModRevision != w.prevMod || string(e.Prev.Value) != w.prev {
-			k.t.Errorf("event %d: previous %+v, want %q at %d", i, e.Prev, w.prev, w.prevMod)
+			en.t.Errorf("event %d: previous %+v, want %q at %d", i, e.Prev, w.prev, w.prevMod)
 		}
 		if w.prevMod != 0 && (e.Prev.Key != w.key || e.Prev.CreateRevision == 0) {
-			k.t.Errorf("event %d: previous %+v lacks its key or creation", i, e.Prev)
+			en.t.Errorf("event %d: previous %+v lacks its key or creation", i, e.Prev)
 		}
 	}
 }
 
-func (c *suite) watchEvents(t *testing.T) {
-	k := c.env(t)
+func (su *suite) watchEvents(t *testing.T) {
+	k := su.env(t)
 	k.put("/a/0", "early")
 	w := k.watch("/a/", 0)
 	other := k.watch("/b/", 0)
@@ -67,8 +67,8 @@ func (c *suite) watchEvents(t *testing.T) {
 	}
 }
 
-func (c *suite) watchFromHistory(t *testing.T) {
-	k := c.env(t)
+func (su *suite) watchFromHistory(t *testing.T) {
+	k := su.env(t)
 	r1 := k.put("/a/1", "one")
 	k.put("/b", "x")
 	r3 := k.put("/a/1", "two")
@@ -87,8 +87,8 @@ func (c *suite) watchFromHistory(t *testing.T) {
 	k.wantEvents(k.events(w, 1), wantEvent{key: "/a/2", value: "live", mod: r5, create: r5})
 }
 
-func (c *suite) watchFuture(t *testing.T) {
-	k := c.env(t)
+func (su *suite) watchFuture(t *testing.T) {
+	k := su.env(t)
 	r := k.revision()
 	w := k.watch("/", r+3)
 	k.put("/1", "")
@@ -99,8 +99,8 @@ func (c *suite) watchFuture(t *testing.T) {
 
 // watchProgress checks that a watcher without matching changes advances to the current revision after a call of
 // Revision.
-func (c *suite) watchProgress(t *testing.T) {
-	k := c.env(t)
+func (su *suite) watchProgress(t *testing.T) {
+	k := su.env(t)
 	w := k.watch("/a/", 0)
 	var r int64
 	for i := range 10 {
@@ -116,8 +116,8 @@ func (c *suite) watchProgress(t *testing.T) {
 	k.wantEvents(k.events(w, 1), wantEvent{key: "/a/1", value: "x", mod: r, create: r})
 }
 
-func (c *suite) watchCompacted(t *testing.T) {
-	k := c.env(t)
+func (su *suite) watchCompacted(t *testing.T) {
+	k := su.env(t)
 	r1 := k.put("/a", "1")
 	r2 := k.put("/a", "2")
 	r3 := k.put("/a", "3")
@@ -141,8 +141,8 @@ func (c *suite) watchCompacted(t *testing.T) {
 	)
 }
 
-func (c *suite) watchCancel(t *testing.T) {
-	k := c.env(t)
+func (su *suite) watchCancel(t *testing.T) {
+	k := su.env(t)
 	w := k.watch("/", 0)
 	ctx, cancel := context.WithCancel(k.ctx)
 	ended := make(chan error)
@@ -177,8 +177,8 @@ func (c *suite) watchCancel(t *testing.T) {
 
 // watchSlow runs watchers with several speeds and prefixes during concurrent writes. Each must deliver exactly the
 // matching changes.
-func (c *suite) watchSlow(t *testing.T) {
-	k := c.env(t)
+func (su *suite) watchSlow(t *testing.T) {
+	k := su.env(t)
 	const writers, writes = 4, 100
 	from := k.revision() + 1
 	prefixes := []string{"", "/", "/k/", "/k/1", "/k/1/7", "/none/"}

@@ -9,32 +9,32 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-func (k *env) wantConflict(txn storage.Txn, condition storage.Condition, current storage.Entry) {
-	k.t.Helper()
-	before := k.revision()
-	_, err := k.s.Commit(k.ctx, txn)
+func (en *env) wantConflict(txn storage.Txn, condition storage.Condition, current storage.Entry) {
+	en.t.Helper()
+	before := en.revision()
+	_, err := en.s.Commit(en.ctx, txn)
 	var conflict *storage.ConflictError
 	if !errors.As(err, &conflict) {
-		k.t.Fatalf("Commit: %v, want a conflict", err)
+		en.t.Fatalf("Commit: %v, want a conflict", err)
 	}
 	if conflict.Condition != condition {
-		k.t.Errorf("conflict over %+v, want %+v", conflict.Condition, condition)
+		en.t.Errorf("conflict over %+v, want %+v", conflict.Condition, condition)
 	}
 	c := conflict.Current
 	if c.ModRevision != current.ModRevision || c.CreateRevision != current.CreateRevision ||
 		string(c.Value) != string(current.Value) {
-		k.t.Errorf("conflict with %+v, want %+v", c, current)
+		en.t.Errorf("conflict with %+v, want %+v", c, current)
 	}
 	if conflict.Revision < before || conflict.Revision < c.ModRevision {
-		k.t.Errorf("conflict at revision %d, store was at %d", conflict.Revision, before)
+		en.t.Errorf("conflict at revision %d, store was at %d", conflict.Revision, before)
 	}
-	if after := k.revision(); after != before {
-		k.t.Errorf("a conflict moved the revision from %d to %d", before, after)
+	if after := en.revision(); after != before {
+		en.t.Errorf("a conflict moved the revision from %d to %d", before, after)
 	}
 }
 
-func (c *suite) conditions(t *testing.T) {
-	k := c.env(t)
+func (su *suite) conditions(t *testing.T) {
+	k := su.env(t)
 	absent := storage.Condition{Key: "/a"}
 	r1 := k.commit(storage.Txn{Conditions: []storage.Condition{absent}, Ops: []storage.Op{storage.Put("/a", []byte("1"))}})
 	k.wantConflict(
@@ -67,8 +67,8 @@ func (c *suite) conditions(t *testing.T) {
 	k.wantEntry(k.get("/a", 0), "/a", "4", r4, r4)
 }
 
-func (c *suite) transactions(t *testing.T) {
-	k := c.env(t)
+func (su *suite) transactions(t *testing.T) {
+	k := su.env(t)
 	k.put("/b", "before")
 	w := k.watch("/", 0)
 	r := k.commit(storage.Txn{
@@ -94,8 +94,8 @@ func (c *suite) transactions(t *testing.T) {
 	}
 }
 
-func (c *suite) noChange(t *testing.T) {
-	k := c.env(t)
+func (su *suite) noChange(t *testing.T) {
+	k := su.env(t)
 	r := k.put("/a", "1")
 	for _, txn := range []storage.Txn{
 		{},
@@ -116,8 +116,8 @@ func (c *suite) noChange(t *testing.T) {
 
 // contention runs goroutines that increment counters with conditions. No increment may be lost, and each conflict must
 // contain an entry that existed at its revision.
-func (c *suite) contention(t *testing.T) {
-	k := c.env(t)
+func (su *suite) contention(t *testing.T) {
+	k := su.env(t)
 	const workers, increments, counters = 16, 40, 2
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -177,8 +177,8 @@ func (c *suite) contention(t *testing.T) {
 }
 
 // readYourWrites checks that every kind of read reflects a Commit that has returned.
-func (c *suite) readYourWrites(t *testing.T) {
-	k := c.env(t)
+func (su *suite) readYourWrites(t *testing.T) {
+	k := su.env(t)
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {

@@ -41,18 +41,18 @@ func NewAuthorizer(ctx context.Context, ask authz.Authorizer, a *admission.Attri
 	}
 }
 
-func (z *Authorizer) value() ref.Val {
-	if z == nil {
+func (au *Authorizer) value() ref.Val {
+	if au == nil {
 		return nil
 	}
-	return library.NewAuthorizerVal(z.user, z)
+	return library.NewAuthorizerVal(au.user, au)
 }
 
-func (z *Authorizer) requestResource(a *admission.Attributes) ref.Val {
-	if z == nil {
+func (au *Authorizer) requestResource(a *admission.Attributes) ref.Val {
+	if au == nil {
 		return nil
 	}
-	return library.NewResourceAuthorizerVal(z.user, z, requestedResource{a})
+	return library.NewResourceAuthorizerVal(au.user, au, requestedResource{a})
 }
 
 // requestedResource is the resource of a write.
@@ -64,12 +64,12 @@ func (r requestedResource) GetResource() schema.GroupVersionResource { return r.
 func (r requestedResource) GetSubresource() string                   { return r.a.Subresource }
 
 // Authorize implements the authorizer that the functions of expressions call. They have no context of their own.
-func (z *Authorizer) Authorize(_ context.Context, at authorizer.Attributes) (authorizer.Decision, string, error) {
+func (au *Authorizer) Authorize(_ context.Context, at authorizer.Attributes) (authorizer.Decision, string, error) {
 	key := keyOf(at)
-	d, ok := z.decision[key]
+	d, ok := au.decision[key]
 	if !ok {
-		d = z.authorize(at)
-		z.decision[key] = d
+		d = au.authorize(at)
+		au.decision[key] = d
 	}
 	return d.made, d.reason, d.err
 }
@@ -84,7 +84,7 @@ func keyOf(at authorizer.Attributes) string {
 		u.GetName(), u.GetUID(), u.GetGroups(), fields, fieldsErr, labels, labelsErr)
 }
 
-func (z *Authorizer) authorize(at authorizer.Attributes) decision {
+func (au *Authorizer) authorize(at authorizer.Attributes) decision {
 	u := at.GetUser()
 	question := authz.Attributes{
 		User: &request.User{Name: u.GetName(), UID: u.GetUID(), Groups: u.GetGroups(), Extra: u.GetExtra()},
@@ -99,7 +99,7 @@ func (z *Authorizer) authorize(at authorizer.Attributes) decision {
 			func() (fields.Requirements, error) { return at.GetFieldSelector() },
 			func() (labels.Requirements, error) { return at.GetLabelSelector() })
 	}
-	made, reason, err := z.ask.Authorize(z.ctx, question)
+	made, reason, err := au.ask.Authorize(au.ctx, question)
 	switch made {
 	case authz.Allow:
 		return decision{authorizer.DecisionAllow, reason, err}

@@ -39,25 +39,25 @@ type reviewer struct {
 	rules      authz.RuleResolver
 }
 
-func (a reviewer) createSubjectAccessReview(
+func (re reviewer) createSubjectAccessReview(
 	ctx context.Context, _ registry.Access, req registry.CreateRequest,
 ) (registry.Object, error) {
 	r := req.Body.(*authorizationv1.SubjectAccessReview)
 	errs := append(validateSpec(&r.Spec), validateMeta(&r.ObjectMeta, false)...)
-	return a.answer(ctx, req, r, errs, &r.Spec, &r.Status)
+	return re.answer(ctx, req, r, errs, &r.Spec, &r.Status)
 }
 
-func (a reviewer) createLocalSubjectAccessReview(
+func (re reviewer) createLocalSubjectAccessReview(
 	ctx context.Context, _ registry.Access, req registry.CreateRequest,
 ) (registry.Object, error) {
 	r := req.Body.(*authorizationv1.LocalSubjectAccessReview)
 	errs := append(validateSpec(&r.Spec), validateMeta(&r.ObjectMeta, true)...)
 	errs = append(errs, validateLocal(r)...)
-	return a.answer(ctx, req, r, errs, &r.Spec, &r.Status)
+	return re.answer(ctx, req, r, errs, &r.Spec, &r.Status)
 }
 
 // answer sets the status of a review of any user. errs are what is wrong with the review.
-func (a reviewer) answer(
+func (re reviewer) answer(
 	ctx context.Context, req registry.CreateRequest, review registry.Object, errs field.ErrorList,
 	spec *authorizationv1.SubjectAccessReviewSpec, status *authorizationv1.SubjectAccessReviewStatus,
 ) (registry.Object, error) {
@@ -67,11 +67,11 @@ func (a reviewer) answer(
 	if err := req.Admitted(ctx); err != nil {
 		return nil, err
 	}
-	*status = a.decide(ctx, attributesOf(spec))
+	*status = re.decide(ctx, attributesOf(spec))
 	return review, nil
 }
 
-func (a reviewer) createSelfSubjectAccessReview(
+func (re reviewer) createSelfSubjectAccessReview(
 	ctx context.Context, _ registry.Access, req registry.CreateRequest,
 ) (registry.Object, error) {
 	r := req.Body.(*authorizationv1.SelfSubjectAccessReview)
@@ -87,11 +87,11 @@ func (a reviewer) createSelfSubjectAccessReview(
 	if err := req.Admitted(ctx); err != nil {
 		return nil, err
 	}
-	r.Status = a.decide(ctx, attributes(u, r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes))
+	r.Status = re.decide(ctx, attributes(u, r.Spec.ResourceAttributes, r.Spec.NonResourceAttributes))
 	return r, nil
 }
 
-func (a reviewer) createSelfSubjectRulesReview(
+func (re reviewer) createSelfSubjectRulesReview(
 	ctx context.Context, _ registry.Access, req registry.CreateRequest,
 ) (registry.Object, error) {
 	r := req.Body.(*authorizationv1.SelfSubjectRulesReview)
@@ -105,7 +105,7 @@ func (a reviewer) createSelfSubjectRulesReview(
 	if err := req.Admitted(ctx); err != nil {
 		return nil, err
 	}
-	rules, err := a.rules.RulesFor(ctx, u, r.Spec.Namespace)
+	rules, err := re.rules.RulesFor(ctx, u, r.Spec.Namespace)
 	// Like kube-apiserver, this returns the status only, without the spec of the request.
 	out := &authorizationv1.SelfSubjectRulesReview{Status: authorizationv1.SubjectRulesReviewStatus{
 		ResourceRules:    append([]authorizationv1.ResourceRule{}, rules.Resource...),
@@ -118,8 +118,8 @@ func (a reviewer) createSelfSubjectRulesReview(
 	return out, nil
 }
 
-func (a reviewer) decide(ctx context.Context, at authz.Attributes) authorizationv1.SubjectAccessReviewStatus {
-	decision, reason, err := a.authorizer.Authorize(ctx, at)
+func (re reviewer) decide(ctx context.Context, at authz.Attributes) authorizationv1.SubjectAccessReviewStatus {
+	decision, reason, err := re.authorizer.Authorize(ctx, at)
 	return authorizationv1.SubjectAccessReviewStatus{
 		Allowed: decision == authz.Allow, Denied: decision == authz.Deny, Reason: reason,
 		EvaluationError: evaluationError(err, at.Selectors),

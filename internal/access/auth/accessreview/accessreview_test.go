@@ -24,13 +24,13 @@ type fakeAuthorizer struct {
 	got      authz.Attributes
 }
 
-func (z *fakeAuthorizer) Authorize(_ context.Context, a authz.Attributes) (authz.Decision, string, error) {
-	z.got = a
-	return z.decision, z.reason, z.err
+func (f *fakeAuthorizer) Authorize(_ context.Context, a authz.Attributes) (authz.Decision, string, error) {
+	f.got = a
+	return f.decision, f.reason, f.err
 }
 
-func (z *fakeAuthorizer) RulesFor(context.Context, *request.User, string) (authz.Rules, error) {
-	return z.rules, z.err
+func (f *fakeAuthorizer) RulesFor(context.Context, *request.User, string) (authz.Rules, error) {
+	return f.rules, f.err
 }
 
 func post(t *testing.T, z *fakeAuthorizer, name string, body registry.Object) (registry.Object, error) {

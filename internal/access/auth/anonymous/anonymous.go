@@ -18,13 +18,13 @@ type Rule struct {
 }
 
 // Allows reports whether requests without credentials are allowed for a path. Everything that is served without credentials asks it.
-func (a *Rule) Allows(path string) bool {
-	return a.Enabled && (len(a.Paths) == 0 || slices.Contains(a.Paths, path))
+func (ru *Rule) Allows(path string) bool {
+	return ru.Enabled && (len(ru.Paths) == 0 || slices.Contains(ru.Paths, path))
 }
 
 // User returns the user system:anonymous, or nil if the request must have credentials.
-func (a *Rule) User(r *http.Request) *request.User {
-	if !a.Allows(r.URL.Path) {
+func (ru *Rule) User(r *http.Request) *request.User {
+	if !ru.Allows(r.URL.Path) {
 		return nil
 	}
 	return authn.AnonymousUser()

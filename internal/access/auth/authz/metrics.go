@@ -23,6 +23,6 @@ func NewMetrics(m *metrics.Metrics) *Metrics {
 }
 
 // Decision returns the counter of one authorizer's decisions: allowed or denied.
-func (a *Metrics) Decision(kind, name, decision string) prometheus.Counter {
-	return a.decisions.WithLabelValues(kind, name, decision)
+func (m *Metrics) Decision(kind, name, decision string) prometheus.Counter {
+	return m.decisions.WithLabelValues(kind, name, decision)
 }

@@ -54,7 +54,7 @@ func (a *Authenticator) authenticate(r *http.Request, text string) (*request.Use
 type WebSocket Authenticator
 
 // Authenticate implements authn.Authenticator.
-func (a *WebSocket) Authenticate(r *http.Request) (*request.User, error) {
+func (s *WebSocket) Authenticate(r *http.Request) (*request.User, error) {
 	if len(r.Header[protocolHeader]) == 0 || !isWebSocket(r.Header) {
 		return nil, nil
 	}
@@ -62,7 +62,7 @@ func (a *WebSocket) Authenticate(r *http.Request) (*request.User, error) {
 	if err != nil || text == "" {
 		return nil, err
 	}
-	user, err := (*Authenticator)(a).authenticate(r, text)
+	user, err := (*Authenticator)(s).authenticate(r, text)
 	if user != nil {
 		r.Header.Set(protocolHeader, strings.Join(others, ","))
 	}

@@ -16,8 +16,8 @@ import (
 // tokens are the names of users, by token.
 type tokens map[string]string
 
-func (k tokens) AuthenticateToken(_ context.Context, t authn.BearerToken, audiences []string) (*authn.Identity, error) {
-	if name, ok := k[t.Text]; ok && slices.Equal(audiences, []string{"here"}) {
+func (tok tokens) AuthenticateToken(_ context.Context, t authn.BearerToken, audiences []string) (*authn.Identity, error) {
+	if name, ok := tok[t.Text]; ok && slices.Equal(audiences, []string{"here"}) {
 		return &authn.Identity{User: &request.User{Name: name}}, nil
 	}
 	return nil, nil

@@ -25,11 +25,11 @@ type decision struct {
 	err     error
 }
 
-func (v decision) result() (authz.Decision, string, error) {
-	if v.allowed {
+func (d decision) result() (authz.Decision, string, error) {
+	if d.allowed {
 		return authz.Allow, "", nil
 	}
-	return authz.NoOpinion, v.reason, v.err
+	return authz.NoOpinion, d.reason, d.err
 }
 
 var allowed = decision{allowed: true}
@@ -60,107 +60,107 @@ var resourceRules = map[schema.GroupResource]func(nodeRequest) decision{
 	podCertificateRequests:                             nodeRequest.podCertificateRequests,
 }
 
-func (q nodeRequest) verbIs(verbs ...string) bool {
-	return slices.Contains(verbs, q.attributes.Info.Verb)
+func (r nodeRequest) verbIs(verbs ...string) bool {
+	return slices.Contains(verbs, r.attributes.Info.Verb)
 }
 
 // allowRelated allows a request for an object that is related to the node.
-func (q nodeRequest) allowRelated(k kind) decision {
-	i := q.attributes.Info
+func (r nodeRequest) allowRelated(k kind) decision {
+	i := r.attributes.Info
 	if i.Name == "" {
 		return noOpinion("No Object name found")
 	}
-	ok, err := q.Authorizer.related(q.ctx, q.node, object{k, i.Namespace, i.Name})
+	ok, err := r.Authorizer.related(r.ctx, r.node, object{k, i.Namespace, i.Name})
 	if ok {
 		return allowed
 	}
-	return decision{reason: fmt.Sprintf("no relationship found between node '%s' and this object", q.node), err: err}
+	return decision{reason: fmt.Sprintf("no relationship found between node '%s' and this object", r.node), err: err}
 }
 
 // allowRead allows get, list and watch of a single namespaced object that is related to the
 // node.
-func (q nodeRequest) allowRead(k kind) decision {
-	switch i := q.attributes.Info; {
-	case !q.verbIs("get", "list", "watch"):
+func (r nodeRequest) allowRead(k kind) decision {
+	switch i := r.attributes.Info; {
+	case !r.verbIs("get", "list", "watch"):
 		return noOpinion("can only read resources of this type")
 	case i.Subresource != "":
 		return noOpinion("cannot read subresource")
 	case i.Namespace == "":
 		return noOpinion("can only read namespaced object of this type")
 	}
-	return q.allowRelated(k)
+	return r.allowRelated(k)
 }
 
-func (q nodeRequest) allowGet(k kind) decision {
+func (r nodeRequest) allowGet(k kind) decision {
 	switch {
-	case !q.verbIs("get"):
+	case !r.verbIs("get"):
 		return noOpinion("can only get individual resources of this type")
-	case q.attributes.Info.Subresource != "":
+	case r.attributes.Info.Subresource != "":
 		return noOpinion("cannot get subresource")
 	}
-	return q.allowRelated(k)
+	return r.allowRelated(k)
 }
 
-func (q nodeRequest) persistentVolumeClaims() decision {
-	if q.attributes.Info.Subresource != "status" {
-		return q.allowGet(claim)
+func (r nodeRequest) persistentVolumeClaims() decision {
+	if r.attributes.Info.Subresource != "status" {
+		return r.allowGet(claim)
 	}
-	if !q.verbIs("update", "patch") {
+	if !r.verbIs("update", "patch") {
 		return noOpinion("can only get/update/patch this type")
 	}
-	return q.allowRelated(claim)
+	return r.allowRelated(claim)
 }
 
-func (q nodeRequest) serviceAccounts() decision {
-	i := q.attributes.Info
+func (r nodeRequest) serviceAccounts() decision {
+	i := r.attributes.Info
 	switch {
 	case i.Verb == "get" && i.Subresource == "":
-		return q.allowRead(serviceAccount)
+		return r.allowRead(serviceAccount)
 	case i.Verb != "create" || i.Name == "":
 		return noOpinion("can only create tokens for individual service accounts")
 	case i.Subresource != "token":
 		return noOpinion("can only create token subresource of serviceaccount")
 	}
-	return q.allowRelated(serviceAccount)
+	return r.allowRelated(serviceAccount)
 }
 
 // leases allows the node's own lease. The name in a create is not known yet; admission checks it.
-func (q nodeRequest) leases() decision {
-	switch i := q.attributes.Info; {
-	case !q.verbIs("get", "create", "update", "patch", "delete"):
+func (r nodeRequest) leases() decision {
+	switch i := r.attributes.Info; {
+	case !r.verbIs("get", "create", "update", "patch", "delete"):
 		return noOpinion("can only get, create, update, patch, or delete a node lease")
 	case i.Namespace != leaseNamespace:
 		return noOpinion(fmt.Sprintf("can only access leases in the %q system namespace", leaseNamespace))
-	case i.Verb != "create" && i.Name != q.node:
+	case i.Verb != "create" && i.Name != r.node:
 		return noOpinion("can only access node lease with the same name as the requesting node")
 	}
 	return allowed
 }
 
-func (q nodeRequest) csiNodes() decision {
-	switch i := q.attributes.Info; {
-	case !q.verbIs("get", "create", "update", "patch", "delete"):
+func (r nodeRequest) csiNodes() decision {
+	switch i := r.attributes.Info; {
+	case !r.verbIs("get", "create", "update", "patch", "delete"):
 		return noOpinion("can only get, create, update, patch, or delete a CSINode")
 	case i.Subresource != "":
 		return noOpinion("cannot authorize CSINode subresources")
-	case i.Verb != "create" && i.Name != q.node:
+	case i.Verb != "create" && i.Name != r.node:
 		return noOpinion("can only access CSINode with the same name as the requesting node")
 	}
 	return allowed
 }
 
-func (q nodeRequest) resourceSlices() decision {
+func (r nodeRequest) resourceSlices() decision {
 	switch {
-	case q.attributes.Info.Subresource != "":
+	case r.attributes.Info.Subresource != "":
 		return noOpinion("cannot authorize ResourceSlice subresources")
-	case q.verbIs("create"):
+	case r.verbIs("create"):
 		return allowed
-	case q.verbIs("get", "update", "patch", "delete"):
-		return q.allowRelated(slice)
-	case !q.verbIs("watch", "list", "deletecollection"):
+	case r.verbIs("get", "update", "patch", "delete"):
+		return r.allowRelated(slice)
+	case !r.verbIs("watch", "list", "deletecollection"):
 		return noOpinion("only the following verbs are allowed for a ResourceSlice: get, watch, list, create, " +
 			"update, patch, delete, deletecollection")
-	case q.attributes.Selectors.FieldEquals("spec.nodeName", q.node):
+	case r.attributes.Selectors.FieldEquals("spec.nodeName", r.node):
 		return allowed
 	}
 	return noOpinion("can only list/watch/deletecollection resourceslices with nodeName field selector")
@@ -168,19 +168,19 @@ func (q nodeRequest) resourceSlices() decision {
 
 // podCertificateRequests allows a node to create requests, which the admission plug-in NodeRestriction checks, and to
 // read those for the node. Without the feature gate the resource does not exist.
-func (q nodeRequest) podCertificateRequests() decision {
+func (r nodeRequest) podCertificateRequests() decision {
 	switch {
-	case q.o.Registry.Resource(podCertificateRequests) == nil:
+	case r.o.Registry.Resource(podCertificateRequests) == nil:
 		return noOpinion("")
-	case q.attributes.Info.Subresource != "":
+	case r.attributes.Info.Subresource != "":
 		return noOpinion("nodes may not access the status subresource of PodCertificateRequests")
-	case q.verbIs("create"):
+	case r.verbIs("create"):
 		return allowed
-	case q.verbIs("get"):
-		return q.allowRelated(certificateRequest)
-	case !q.verbIs("list", "watch"):
-		return noOpinion("nodes may not " + q.attributes.Info.Verb + " podcertificaterequests")
-	case q.attributes.Selectors.FieldEquals("spec.nodeName", q.node):
+	case r.verbIs("get"):
+		return r.allowRelated(certificateRequest)
+	case !r.verbIs("list", "watch"):
+		return noOpinion("nodes may not " + r.attributes.Info.Verb + " podcertificaterequests")
+	case r.attributes.Selectors.FieldEquals("spec.nodeName", r.node):
 		return allowed
 	}
 	return noOpinion("can only list/watch podcertificaterequests with nodeName field selector")
@@ -188,46 +188,46 @@ func (q nodeRequest) podCertificateRequests() decision {
 
 // nodes allows a node to read itself, and to write Nodes. The admission plug-in
 // NodeRestriction checks that a node writes only itself.
-func (q nodeRequest) nodes() decision {
-	i := q.attributes.Info
+func (r nodeRequest) nodes() decision {
+	i := r.attributes.Info
 	switch {
-	case i.Subresource == "" && q.verbIs("create", "update", "patch"),
-		i.Subresource == "status" && q.verbIs("update", "patch"):
+	case i.Subresource == "" && r.verbIs("create", "update", "patch"),
+		i.Subresource == "status" && r.verbIs("update", "patch"):
 		return allowed
-	case i.Subresource != "" || !q.verbIs("get", "list", "watch"):
+	case i.Subresource != "" || !r.verbIs("get", "list", "watch"):
 		return noOpinion("")
 	case i.Name == "":
-		return noOpinion(fmt.Sprintf("node '%s' cannot read all nodes, only its own Node object", q.node))
-	case i.Name != q.node:
-		return noOpinion(fmt.Sprintf("node '%s' cannot read '%s', only its own Node object", q.node, i.Name))
+		return noOpinion(fmt.Sprintf("node '%s' cannot read all nodes, only its own Node object", r.node))
+	case i.Name != r.node:
+		return noOpinion(fmt.Sprintf("node '%s' cannot read '%s', only its own Node object", r.node, i.Name))
 	}
 	return allowed
 }
 
 // pods allows a node to read its pods, and to write pods. The admission plug-in
 // NodeRestriction checks that a node writes only its own pods.
-func (q nodeRequest) pods() decision {
-	switch i := q.attributes.Info; i.Subresource {
+func (r nodeRequest) pods() decision {
+	switch i := r.attributes.Info; i.Subresource {
 	case "":
 		switch {
-		case q.verbIs("get"):
-			return q.allowGet(pod)
-		case q.verbIs("create", "delete"):
+		case r.verbIs("get"):
+			return r.allowGet(pod)
+		case r.verbIs("create", "delete"):
 			return allowed
-		case !q.verbIs("list", "watch"):
+		case !r.verbIs("list", "watch"):
 			return noOpinion("")
-		case q.attributes.Selectors.FieldEquals("spec.nodeName", q.node):
+		case r.attributes.Selectors.FieldEquals("spec.nodeName", r.node):
 			return allowed
 		case i.Name != "":
-			return q.allowRelated(pod)
+			return r.allowRelated(pod)
 		}
 		return noOpinion("can only list/watch pods with spec.nodeName field selector")
 	case "status":
-		if q.verbIs("update", "patch") {
+		if r.verbIs("update", "patch") {
 			return allowed
 		}
 	case "eviction":
-		if q.verbIs("create") {
+		if r.verbIs("create") {
 			return allowed
 		}
 	}

@@ -42,9 +42,9 @@ type configuredIssuers struct {
 }
 
 // stop ends the use of the issuers.
-func (g *configuredIssuers) stop() {
-	g.cancel()
-	for _, i := range g.issuers {
+func (c *configuredIssuers) stop() {
+	c.cancel()
+	for _, i := range c.issuers {
 		i.client.CloseIdleConnections()
 	}
 }
@@ -127,11 +127,11 @@ func (s *IssuerSet) Replace(
 	return nil
 }
 
-func (g *configuredIssuers) waitHealthy(ctx context.Context, patience time.Duration) error {
+func (c *configuredIssuers) waitHealthy(ctx context.Context, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
-		err := g.health()
+		err := c.health()
 		if err == nil {
 			return nil
 		}
@@ -143,9 +143,9 @@ func (g *configuredIssuers) waitHealthy(ctx context.Context, patience time.Durat
 	}
 }
 
-func (g *configuredIssuers) health() error {
+func (c *configuredIssuers) health() error {
 	var errs []error
-	for _, i := range g.issuers {
+	for _, i := range c.issuers {
 		errs = append(errs, i.Health())
 	}
 	return utilerrors.NewAggregate(errs)

@@ -29,7 +29,7 @@ func NewMetrics(m *metrics.Metrics) *Metrics {
 }
 
 // Token records the time for checking a token. The label is a hash of the issuer.
-func (a *Metrics) Token(issuer string, ok bool, took time.Duration) {
+func (m *Metrics) Token(issuer string, ok bool, took time.Duration) {
 	hash := sha256.Sum256([]byte(issuer))
-	a.latency.WithLabelValues(metrics.Status(ok), "sha256:"+hex.EncodeToString(hash[:])).Observe(took.Seconds())
+	m.latency.WithLabelValues(metrics.Status(ok), "sha256:"+hex.EncodeToString(hash[:])).Observe(took.Seconds())
 }

@@ -9,18 +9,18 @@ import (
 
 // Decide reports whether the user may make the request. The reason names the binding that
 // allows it, or the roles that could not be found.
-func (x *Index) Decide(u *request.User, i *request.Info) (allowed bool, reason string) {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	if g := x.find(u, i, ""); g != nil {
+func (ind *Index) Decide(u *request.User, i *request.Info) (allowed bool, reason string) {
+	ind.mu.RLock()
+	defer ind.mu.RUnlock()
+	if g := ind.find(u, i, ""); g != nil {
 		return true, g.reason(u)
 	}
 	if i.Namespace != "" {
-		if g := x.find(u, i, i.Namespace); g != nil {
+		if g := ind.find(u, i, i.Namespace); g != nil {
 			return true, g.reason(u)
 		}
 	}
-	if err := x.missing(u, i.Namespace); err != nil {
+	if err := ind.missing(u, i.Namespace); err != nil {
 		return false, "RBAC: " + err.Error()
 	}
 	return false, ""
@@ -28,24 +28,24 @@ func (x *Index) Decide(u *request.User, i *request.Info) (allowed bool, reason s
 
 // find returns a grant that allows the request, in one namespace, or in all namespaces if
 // namespace is "".
-func (x *Index) find(u *request.User, i *request.Info, namespace string) *grant {
-	if g := x.subjects[subject{namespace, false, u.Name}].find(i); g != nil {
+func (ind *Index) find(u *request.User, i *request.Info, namespace string) *grant {
+	if g := ind.subjects[subject{namespace, false, u.Name}].find(i); g != nil {
 		return g
 	}
 	for _, group := range u.Groups {
-		if g := x.subjects[subject{namespace, true, group}].find(i); g != nil {
+		if g := ind.subjects[subject{namespace, true, group}].find(i); g != nil {
 			return g
 		}
 	}
 	return nil
 }
 
-func (h *subjectGrants) find(i *request.Info) *grant {
+func (s *subjectGrants) find(i *request.Info) *grant {
 	switch {
-	case h == nil:
+	case s == nil:
 		return nil
-	case h.byTarget == nil:
-		return findIn(h.grants, i)
+	case s.byTarget == nil:
+		return findIn(s.grants, i)
 	}
 	if i.IsResource() {
 		var buffer [160]byte // the buffer is on the stack; only very long names allocate
@@ -53,15 +53,15 @@ func (h *subjectGrants) find(i *request.Info) *grant {
 		if i.Subresource != "" {
 			key = append(append(key, '/'), i.Subresource...)
 		}
-		if g := findIn(h.byTarget[string(key)], i); g != nil {
+		if g := findIn(s.byTarget[string(key)], i); g != nil {
 			return g
 		}
 		key = append(append(key, nameSeparator...), i.Name...)
-		if g := findIn(h.byTarget[string(key)], i); g != nil {
+		if g := findIn(s.byTarget[string(key)], i); g != nil {
 			return g
 		}
 	}
-	return findIn(h.wildcard, i)
+	return findIn(s.wildcard, i)
 }
 
 func findIn(grants []*grant, i *request.Info) *grant {
@@ -77,9 +77,9 @@ func findIn(grants []*grant, i *request.Info) *grant {
 
 // missing returns an error that names the roles of the user's bindings that do not exist, nil
 // if all exist.
-func (x *Index) missing(u *request.User, namespace string) error {
+func (ind *Index) missing(u *request.User, namespace string) error {
 	var missing []*binding
-	x.eachGrant(u, namespace, true, func(g *grant) {
+	ind.eachGrant(u, namespace, true, func(g *grant) {
 		if !g.role.exists {
 			missing = append(missing, g.binding)
 		}
@@ -90,7 +90,7 @@ func (x *Index) missing(u *request.User, namespace string) error {
 // eachGrant calls visit for the grants of a user, the cluster-wide ones first. If wildcardOnly
 // is true, it skips the grants of subjects with many grants whose role has no wildcards and
 // exists.
-func (x *Index) eachGrant(u *request.User, namespace string, wildcardOnly bool, visit func(*grant)) {
+func (ind *Index) eachGrant(u *request.User, namespace string, wildcardOnly bool, visit func(*grant)) {
 	scope := func(namespace string) {
 		visitGrants := func(h *subjectGrants) {
 			if h == nil {
@@ -104,9 +104,9 @@ func (x *Index) eachGrant(u *request.User, namespace string, wildcardOnly bool, 
 				visit(g)
 			}
 		}
-		visitGrants(x.subjects[subject{namespace, false, u.Name}])
+		visitGrants(ind.subjects[subject{namespace, false, u.Name}])
 		for _, group := range u.Groups {
-			visitGrants(x.subjects[subject{namespace, true, group}])
+			visitGrants(ind.subjects[subject{namespace, true, group}])
 		}
 	}
 	scope("")
@@ -117,17 +117,17 @@ func (x *Index) eachGrant(u *request.User, namespace string, wildcardOnly bool, 
 
 // Rules returns all rules that apply to a user in a namespace, and an error that names the
 // roles that could not be found.
-func (x *Index) Rules(u *request.User, namespace string) ([]rbacv1.PolicyRule, error) {
-	rules, missing := x.rulesOf(u, namespace)
+func (ind *Index) Rules(u *request.User, namespace string) ([]rbacv1.PolicyRule, error) {
+	rules, missing := ind.rulesOf(u, namespace)
 	return rules, joinErrors(missing, (*binding).notFound)
 }
 
 // rulesOf returns all rules of a user, and the bindings whose role does not exist.
-func (x *Index) rulesOf(u *request.User, namespace string) (rules []rbacv1.PolicyRule, missing []*binding) {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
+func (ind *Index) rulesOf(u *request.User, namespace string) (rules []rbacv1.PolicyRule, missing []*binding) {
+	ind.mu.RLock()
+	defer ind.mu.RUnlock()
 	seen := map[*binding]bool{}
-	x.eachGrant(u, namespace, false, func(g *grant) {
+	ind.eachGrant(u, namespace, false, func(g *grant) {
 		if seen[g.binding] {
 			return
 		}
@@ -152,15 +152,15 @@ func joinErrors(bindings []*binding, word func(*binding) error) error {
 }
 
 // RoleRules returns the rules of the role that a binding in the namespace refers to.
-func (x *Index) RoleRules(ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error) {
+func (ind *Index) RoleRules(ref rbacv1.RoleRef, namespace string) ([]rbacv1.PolicyRule, error) {
 	b := binding{ref: ref}
 	key := roleKey{ref.Kind, "", ref.Name}
 	if ref.Kind == kindRole {
 		key.namespace = namespace
 	}
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	r := x.roles[key]
+	ind.mu.RLock()
+	defer ind.mu.RUnlock()
+	r := ind.roles[key]
 	if r == nil || !r.exists {
 		return nil, b.notFound()
 	}

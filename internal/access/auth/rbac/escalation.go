@@ -20,10 +20,10 @@ import (
 // A rule allows all combinations of its groups, resources, verbs and names, so a request of a few kilobytes may contain
 // millions of permissions. At most maxPermissions are checked one by one. Further rules must each be contained in a
 // single rule of the user. (kube-apiserver has no limit.)
-func (x *Index) ConfirmNoEscalation(
+func (ind *Index) ConfirmNoEscalation(
 	u *request.User, namespace string, resource schema.GroupResource, rules []rbacv1.PolicyRule,
 ) error {
-	held, missing := x.rulesOf(u, namespace)
+	held, missing := ind.rulesOf(u, namespace)
 	rules, large := splitOffLarge(held, rules)
 	uncovered := Uncovered(held, rules)
 	if len(uncovered) == 0 && len(large) == 0 {

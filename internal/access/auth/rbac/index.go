@@ -110,17 +110,17 @@ type subjectGrants struct {
 }
 
 // SetRole sets the rules of a Role, or of a ClusterRole if namespace is "".
-func (x *Index) SetRole(namespace, name string, rules []rbacv1.PolicyRule) {
-	x.changeRole(namespace, name, true, compile(rules))
+func (ind *Index) SetRole(namespace, name string, rules []rbacv1.PolicyRule) {
+	ind.changeRole(namespace, name, true, compile(rules))
 }
 
 // DeleteRole removes a Role, or a ClusterRole if namespace is "".
-func (x *Index) DeleteRole(namespace, name string) { x.changeRole(namespace, name, false, nil) }
+func (ind *Index) DeleteRole(namespace, name string) { ind.changeRole(namespace, name, false, nil) }
 
-func (x *Index) changeRole(namespace, name string, exists bool, rules []rule) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	r := x.role(keyOfRole(namespace, name))
+func (ind *Index) changeRole(namespace, name string, exists bool, rules []rule) {
+	ind.mu.Lock()
+	defer ind.mu.Unlock()
+	r := ind.role(keyOfRole(namespace, name))
 	for _, g := range r.grants {
 		g.holder.unindex(g)
 	}
@@ -128,7 +128,7 @@ func (x *Index) changeRole(namespace, name string, exists bool, rules []rule) {
 	for _, g := range r.grants {
 		g.holder.index(g)
 	}
-	x.dropUnused(r)
+	ind.dropUnused(r)
 }
 
 func keyOfRole(namespace, name string) roleKey {
@@ -138,28 +138,28 @@ func keyOfRole(namespace, name string) roleKey {
 	return roleKey{kindRole, namespace, name}
 }
 
-func (x *Index) role(key roleKey) *role {
-	r := x.roles[key]
+func (ind *Index) role(key roleKey) *role {
+	r := ind.roles[key]
 	if r == nil {
 		r = &role{roleKey: key}
-		x.roles[key] = r
+		ind.roles[key] = r
 	}
 	return r
 }
 
 // dropUnused removes a role that does not exist and that no binding refers to.
-func (x *Index) dropUnused(r *role) {
-	if !r.exists && len(r.grants) == 0 && x.roles[r.roleKey] == r {
-		delete(x.roles, r.roleKey)
+func (ind *Index) dropUnused(r *role) {
+	if !r.exists && len(r.grants) == 0 && ind.roles[r.roleKey] == r {
+		delete(ind.roles, r.roleKey)
 	}
 }
 
 // SetBinding adds or replaces a RoleBinding, or a ClusterRoleBinding if namespace is "".
-func (x *Index) SetBinding(namespace, name string, ref rbacv1.RoleRef, subjects []rbacv1.Subject) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+func (ind *Index) SetBinding(namespace, name string, ref rbacv1.RoleRef, subjects []rbacv1.Subject) {
+	ind.mu.Lock()
+	defer ind.mu.Unlock()
 	key := objectKey{namespace, name}
-	x.removeBinding(key)
+	ind.removeBinding(key)
 	b := &binding{
 		objectKey: key, ref: ref, subjects: subjects,
 		keys: make([]subject, len(subjects)), reasons: make([]atomic.Pointer[string], len(subjects)),
@@ -168,18 +168,18 @@ func (x *Index) SetBinding(namespace, name string, ref rbacv1.RoleRef, subjects 
 	if ref.Kind == kindRole {
 		target.namespace = namespace
 	}
-	b.role = x.role(target)
-	x.bindings[key] = b
+	b.role = ind.role(target)
+	ind.bindings[key] = b
 	for i := range subjects {
 		s, ok := subjectOf(&subjects[i], namespace)
 		if !ok {
 			continue
 		}
 		b.keys[i] = s
-		h := x.subjects[s]
+		h := ind.subjects[s]
 		if h == nil {
 			h = &subjectGrants{key: s}
-			x.subjects[s] = h
+			ind.subjects[s] = h
 		}
 		if n := len(h.grants); n > 0 && h.grants[n-1].binding == b {
 			continue // the binding names the subject twice
@@ -189,61 +189,61 @@ func (x *Index) SetBinding(namespace, name string, ref rbacv1.RoleRef, subjects 
 		b.role.grants = append(b.role.grants, g)
 		h.add(g)
 	}
-	x.dropUnused(b.role)
+	ind.dropUnused(b.role)
 }
 
 // DeleteBinding removes a RoleBinding, or a ClusterRoleBinding if namespace is "".
-func (x *Index) DeleteBinding(namespace, name string) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.removeBinding(objectKey{namespace, name})
+func (ind *Index) DeleteBinding(namespace, name string) {
+	ind.mu.Lock()
+	defer ind.mu.Unlock()
+	ind.removeBinding(objectKey{namespace, name})
 }
 
-func (x *Index) removeBinding(key objectKey) {
-	b := x.bindings[key]
+func (ind *Index) removeBinding(key objectKey) {
+	b := ind.bindings[key]
 	if b == nil {
 		return
 	}
-	delete(x.bindings, key)
+	delete(ind.bindings, key)
 	for _, g := range b.grants {
 		g.holder.remove(g)
 		if len(g.holder.grants) == 0 {
-			delete(x.subjects, g.holder.key)
+			delete(ind.subjects, g.holder.key)
 		}
 		b.role.grants = without(b.role.grants, g)
 	}
-	x.dropUnused(b.role)
+	ind.dropUnused(b.role)
 }
 
 // retainRoles removes the ClusterRoles, or the Roles if cluster is false, for which keep
 // returns false.
-func (x *Index) retainRoles(cluster bool, keep func(namespace, name string) bool) {
-	x.mu.RLock()
+func (ind *Index) retainRoles(cluster bool, keep func(namespace, name string) bool) {
+	ind.mu.RLock()
 	var gone []roleKey
-	for key, r := range x.roles {
+	for key, r := range ind.roles {
 		if r.exists && (key.namespace == "") == cluster && !keep(key.namespace, key.name) {
 			gone = append(gone, key)
 		}
 	}
-	x.mu.RUnlock()
+	ind.mu.RUnlock()
 	for _, key := range gone {
-		x.DeleteRole(key.namespace, key.name)
+		ind.DeleteRole(key.namespace, key.name)
 	}
 }
 
 // retainBindings removes the ClusterRoleBindings, or the RoleBindings if cluster is false, for
 // which keep returns false.
-func (x *Index) retainBindings(cluster bool, keep func(namespace, name string) bool) {
-	x.mu.RLock()
+func (ind *Index) retainBindings(cluster bool, keep func(namespace, name string) bool) {
+	ind.mu.RLock()
 	var gone []objectKey
-	for key := range x.bindings {
+	for key := range ind.bindings {
 		if (key.namespace == "") == cluster && !keep(key.namespace, key.name) {
 			gone = append(gone, key)
 		}
 	}
-	x.mu.RUnlock()
+	ind.mu.RUnlock()
 	for _, key := range gone {
-		x.DeleteBinding(key.namespace, key.name)
+		ind.DeleteBinding(key.namespace, key.name)
 	}
 }
 
@@ -277,57 +277,57 @@ func without(list []*grant, g *grant) []*grant {
 	return list[:last]
 }
 
-func (h *subjectGrants) add(g *grant) {
-	h.grants = append(h.grants, g)
-	if h.byTarget == nil && len(h.grants) > indexedFrom {
-		h.byTarget = map[string][]*grant{}
-		for _, g := range h.grants {
-			h.index(g)
+func (s *subjectGrants) add(g *grant) {
+	s.grants = append(s.grants, g)
+	if s.byTarget == nil && len(s.grants) > indexedFrom {
+		s.byTarget = map[string][]*grant{}
+		for _, g := range s.grants {
+			s.index(g)
 		}
 		return
 	}
-	h.index(g)
+	s.index(g)
 }
 
-func (h *subjectGrants) remove(g *grant) {
-	h.unindex(g)
-	h.grants = without(h.grants, g)
-	if len(h.grants) <= indexedFrom/2 {
-		h.byTarget, h.wildcard = nil, nil
+func (s *subjectGrants) remove(g *grant) {
+	s.unindex(g)
+	s.grants = without(s.grants, g)
+	if len(s.grants) <= indexedFrom/2 {
+		s.byTarget, s.wildcard = nil, nil
 	}
 }
 
 // index adds a grant to byTarget or wildcard.
-func (h *subjectGrants) index(g *grant) {
-	if h.byTarget == nil {
+func (s *subjectGrants) index(g *grant) {
+	if s.byTarget == nil {
 		return
 	}
 	if g.role.hasWildcard() {
-		h.wildcard = append(h.wildcard, g)
+		s.wildcard = append(s.wildcard, g)
 		return
 	}
 	g.role.eachTarget(func(name string) {
-		if list := h.byTarget[name]; len(list) == 0 || list[len(list)-1] != g {
-			h.byTarget[name] = append(list, g)
+		if list := s.byTarget[name]; len(list) == 0 || list[len(list)-1] != g {
+			s.byTarget[name] = append(list, g)
 		}
 	})
 }
 
 // unindex removes a grant from byTarget or wildcard. The role must not have changed since
 // index.
-func (h *subjectGrants) unindex(g *grant) {
-	if h.byTarget == nil {
+func (s *subjectGrants) unindex(g *grant) {
+	if s.byTarget == nil {
 		return
 	}
 	if g.role.hasWildcard() {
-		h.wildcard = without(h.wildcard, g)
+		s.wildcard = without(s.wildcard, g)
 		return
 	}
 	g.role.eachTarget(func(name string) {
-		if list := without(h.byTarget[name], g); len(list) > 0 {
-			h.byTarget[name] = list
+		if list := without(s.byTarget[name], g); len(list) > 0 {
+			s.byTarget[name] = list
 		} else {
-			delete(h.byTarget, name)
+			delete(s.byTarget, name)
 		}
 	})
 }

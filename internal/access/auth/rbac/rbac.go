@@ -97,18 +97,18 @@ func containedIn(all []informer.Change) func(namespace, name string) bool {
 	return func(namespace, name string) bool { return there[objectKey{namespace, name}] }
 }
 
-func (x *Index) setRole(c informer.Change) error {
+func (ind *Index) setRole(c informer.Change) error {
 	rules, err := decodeRules(c.Stored.Data)
 	if err == nil {
-		x.SetRole(c.Namespace, c.Name, rules)
+		ind.SetRole(c.Namespace, c.Name, rules)
 	}
 	return err
 }
 
-func (x *Index) setBinding(c informer.Change) error {
+func (ind *Index) setBinding(c informer.Change) error {
 	ref, subjects, err := decodeBinding(c.Stored.Data)
 	if err == nil {
-		x.SetBinding(c.Namespace, c.Name, ref, subjects)
+		ind.SetBinding(c.Namespace, c.Name, ref, subjects)
 	}
 	return err
 }

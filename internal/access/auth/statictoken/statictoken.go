@@ -34,10 +34,10 @@ func Single(token string, user *request.User) *Authenticator {
 // Replace replaces all tokens by those in content: CSV with the columns token, user name, user UID and, optionally, groups
 // ("a,b,c" in quotes). If a token occurs more than once, the last line wins. Lines with an empty token are ignored. After an
 // error the tokens are unchanged.
-func (s *Authenticator) Replace(content []byte) error {
+func (a *Authenticator) Replace(content []byte) error {
 	known, err := parse(content)
 	if err == nil {
-		s.users.Store(&known)
+		a.users.Store(&known)
 	}
 	return err
 }
@@ -73,6 +73,6 @@ func parse(content []byte) (users, error) {
 }
 
 // UserOfToken implements authn.AudienceAgnosticAuthenticator.
-func (s *Authenticator) UserOfToken(_ context.Context, t authn.BearerToken) (*request.User, error) {
-	return (*s.users.Load())[t.Hash], nil
+func (a *Authenticator) UserOfToken(_ context.Context, t authn.BearerToken) (*request.User, error) {
+	return (*a.users.Load())[t.Hash], nil
 }

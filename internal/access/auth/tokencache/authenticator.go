@@ -48,23 +48,23 @@ func NewAuthenticator(
 }
 
 // AuthenticateToken implements authn.TokenAuthenticator.
-func (r *Authenticator) AuthenticateToken(
+func (au *Authenticator) AuthenticateToken(
 	ctx context.Context, t authn.BearerToken, audiences []string,
 ) (*authn.Identity, error) {
 	start := time.Now()
 	key := keyOf(t.Hash, audiences)
-	if a, ok := r.cached(key); ok {
-		r.record.Requested(true, start)
+	if a, ok := au.cached(key); ok {
+		au.record.Requested(true, start)
 		return a.identity, nil
 	}
-	defer r.record.Requested(false, start)
-	defer r.record.Waiting()()
-	calls := r.calls.DoChan(string(key[:]), func() (any, error) {
-		if a, ok := r.cached(key); ok { // a call ended since the look above
+	defer au.record.Requested(false, start)
+	defer au.record.Waiting()()
+	calls := au.calls.DoChan(string(key[:]), func() (any, error) {
+		if a, ok := au.cached(key); ok { // a call ended since the look above
 			return answer{identity: a.identity}, nil
 		}
 		// Other requests may wait for this call after this request has ended.
-		return r.authenticate(context.WithoutCancel(ctx), key, t, audiences)
+		return au.authenticate(context.WithoutCancel(ctx), key, t, audiences)
 	})
 	select {
 	case called := <-calls:
@@ -82,26 +82,26 @@ func (r *Authenticator) AuthenticateToken(
 const callTimeout = 30 * time.Second
 
 // cached returns the result for a token if it is kept and still valid.
-func (r *Authenticator) cached(key Key) (result, bool) {
-	a, ok := r.cache.Get(key)
-	return a, ok && r.now().Before(a.until)
+func (au *Authenticator) cached(key Key) (result, bool) {
+	a, ok := au.cache.Get(key)
+	return a, ok && au.now().Before(a.until)
 }
 
-func (r *Authenticator) authenticate(
+func (au *Authenticator) authenticate(
 	ctx context.Context, key Key, t authn.BearerToken, audiences []string,
 ) (a answer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	defer func() { a.panicked = recover() }()
-	done := r.record.Fetching()
+	done := au.record.Fetching()
 	defer func() { done(err == nil && a.panicked == nil) }()
-	a.identity, err = r.tokens.AuthenticateToken(ctx, t, audiences)
-	keep := r.success
+	a.identity, err = au.tokens.AuthenticateToken(ctx, t, audiences)
+	keep := au.success
 	if a.identity == nil {
-		keep = r.failure
+		keep = au.failure
 	}
 	if err == nil && keep > 0 {
-		r.cache.Put(key, result{a.identity, r.now().Add(keep)})
+		au.cache.Put(key, result{a.identity, au.now().Add(keep)})
 	}
 	return a, err
 }

@@ -30,17 +30,17 @@ type Reviewer struct {
 }
 
 // CreateFuncs returns the function that handles a POST, for each resource.
-func (a *Reviewer) CreateFuncs() map[schema.GroupResource]registry.CreateFunc {
+func (re *Reviewer) CreateFuncs() map[schema.GroupResource]registry.CreateFunc {
 	return map[schema.GroupResource]registry.CreateFunc{
-		{Group: authenticationv1.GroupName, Resource: "tokenreviews"}:       a.createTokenReview,
-		{Group: authenticationv1.GroupName, Resource: "selfsubjectreviews"}: a.createSelfSubjectReview,
+		{Group: authenticationv1.GroupName, Resource: "tokenreviews"}:       re.createTokenReview,
+		{Group: authenticationv1.GroupName, Resource: "selfsubjectreviews"}: re.createSelfSubjectReview,
 	}
 }
 
 // createTokenReview sets the status of a TokenReview. A token that is not valid gives
 // status.authenticated=false and status.error, not an error of the request. Other
 // fields of the status are returned as the client sent them.
-func (a *Reviewer) createTokenReview(
+func (re *Reviewer) createTokenReview(
 	ctx context.Context, _ registry.Access, r registry.CreateRequest,
 ) (registry.Object, error) {
 	review := r.Body.(*authenticationv1.TokenReview)
@@ -52,10 +52,10 @@ func (a *Reviewer) createTokenReview(
 	}
 	audiences := review.Spec.Audiences
 	if len(audiences) == 0 {
-		audiences = a.Audiences
+		audiences = re.Audiences
 	}
 	review.Status.Authenticated = false
-	identity, err := a.authenticate(ctx, review.Spec.Token, audiences)
+	identity, err := re.authenticate(ctx, review.Spec.Token, audiences)
 	if identity == nil {
 		// The first error is there because kube-apiserver tries its loopback token before all
 		// others, and that always fails with this error.
@@ -75,16 +75,16 @@ func (a *Reviewer) createTokenReview(
 // nil if no authenticator accepts it. One case differs from kube-apiserver on purpose:
 // there, a token that begins with a space counts as no token, and the review says that
 // system:anonymous is authenticated. Here it is not authenticated.
-func (a *Reviewer) authenticate(ctx context.Context, token string, audiences []string) (*authn.Identity, error) {
+func (re *Reviewer) authenticate(ctx context.Context, token string, audiences []string) (*authn.Identity, error) {
 	text, ok := bearer.Parse(ctx, "Bearer "+token)
 	if !ok {
 		return nil, nil
 	}
-	return a.Tokens.AuthenticateToken(ctx, authn.NewBearerToken(text), audiences)
+	return re.Tokens.AuthenticateToken(ctx, authn.NewBearerToken(text), audiences)
 }
 
 // createSelfSubjectReview returns the user who sent the request.
-func (a *Reviewer) createSelfSubjectReview(
+func (re *Reviewer) createSelfSubjectReview(
 	ctx context.Context, _ registry.Access, r registry.CreateRequest,
 ) (registry.Object, error) {
 	if err := r.Admitted(ctx); err != nil {
@@ -95,7 +95,7 @@ func (a *Reviewer) createSelfSubjectReview(
 		return nil, kerrors.NewBadRequest("no user present on request")
 	}
 	return &authenticationv1.SelfSubjectReview{
-		ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(a.Now())},
+		ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(re.Now())},
 		Status:     authenticationv1.SelfSubjectReviewStatus{UserInfo: user.UserInfo()},
 	}, nil
 }

@@ -38,24 +38,24 @@ func NewMetrics(m *metrics.Metrics) *Metrics {
 }
 
 // AuthorizationWebhook implements Observer.
-func (w *Metrics) AuthorizationWebhook(name, result string, took time.Duration) {
-	w.calls.WithLabelValues(name, result).Inc()
-	w.seconds.WithLabelValues(name, result).Observe(took.Seconds())
+func (m *Metrics) AuthorizationWebhook(name, result string, took time.Duration) {
+	m.calls.WithLabelValues(name, result).Inc()
+	m.seconds.WithLabelValues(name, result).Observe(took.Seconds())
 }
 
 // AuthorizationWebhookFailOpen implements Observer.
-func (w *Metrics) AuthorizationWebhookFailOpen(name, result string) {
-	w.failOpen.WithLabelValues(name, result).Inc()
+func (m *Metrics) AuthorizationWebhookFailOpen(name, result string) {
+	m.failOpen.WithLabelValues(name, result).Inc()
 }
 
 // AuthorizationMatch implements Observer.
-func (w *Metrics) AuthorizationMatch(name string, took time.Duration, failed, excluded bool) {
-	w.matchSeconds.WithLabelValues(kindLabel, name).Observe(took.Seconds())
+func (m *Metrics) AuthorizationMatch(name string, took time.Duration, failed, excluded bool) {
+	m.matchSeconds.WithLabelValues(kindLabel, name).Observe(took.Seconds())
 	if failed {
-		w.matchErrors.WithLabelValues(kindLabel, name).Inc()
+		m.matchErrors.WithLabelValues(kindLabel, name).Inc()
 	}
 	if excluded {
-		w.matchExclusions.WithLabelValues(kindLabel, name).Inc()
+		m.matchExclusions.WithLabelValues(kindLabel, name).Inc()
 	}
 }
 

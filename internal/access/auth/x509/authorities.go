@@ -76,11 +76,11 @@ func ForbidOverlap(clients, proxies *Authorities) error {
 }
 
 // wouldOverlap reports whether the two overlap if b replaces the current content of a.
-func (p *overlapGuard) wouldOverlap(a *Authorities, b *bundle) bool {
-	if a == p.clients {
-		return Overlap(b.pem, p.proxies.PEM())
+func (g *overlapGuard) wouldOverlap(a *Authorities, b *bundle) bool {
+	if a == g.clients {
+		return Overlap(b.pem, g.proxies.PEM())
 	}
-	return Overlap(p.clients.PEM(), b.pem)
+	return Overlap(g.clients.PEM(), b.pem)
 }
 
 // Pool returns the current authorities. Each change makes a new pool.

@@ -38,7 +38,7 @@ type webhookConverter struct {
 	timeout time.Duration
 }
 
-func (r *webhookConverter) Convert(
+func (w *webhookConverter) Convert(
 	ctx context.Context, objs []*unstructured.Unstructured, to schema.GroupVersion,
 ) ([]*unstructured.Unstructured, error) {
 	out := make([]*unstructured.Unstructured, len(objs))
@@ -58,14 +58,14 @@ func (r *webhookConverter) Convert(
 	if len(toSend) == 0 {
 		return out, nil
 	}
-	if r.review == "" {
+	if w.review == "" {
 		return nil, errNoReviewVersion
 	}
-	calls, err := r.split(objs, toSend, to)
+	calls, err := w.split(objs, toSend, to)
 	if err != nil {
 		return nil, err
 	}
-	return out, r.sendAll(ctx, calls, out)
+	return out, w.sendAll(ctx, calls, out)
 }
 
 // isEmptyObject reports whether an object has no fields but apiVersion and kind.
@@ -87,7 +87,7 @@ type call struct {
 // gvk returns the kind for error messages about the whole call: the kind of the first object.
 func (c *call) gvk() schema.GroupVersionKind { return c.objs[0].GroupVersionKind() }
 
-func (r *webhookConverter) split(
+func (w *webhookConverter) split(
 	objs []*unstructured.Unstructured, toSend []int, to schema.GroupVersion,
 ) ([]*call, error) {
 	var calls []*call
@@ -98,7 +98,7 @@ func (r *webhookConverter) split(
 				current.body = endReview(current.body)
 			}
 			current = &call{to: to}
-			current.uid, current.body = beginReview(r.review, to)
+			current.uid, current.body = beginReview(w.review, to)
 			calls = append(calls, current)
 		}
 		var err error
@@ -112,9 +112,9 @@ func (r *webhookConverter) split(
 }
 
 // sendAll makes the calls and puts the converted objects into out. The first error cancels the other calls.
-func (r *webhookConverter) sendAll(ctx context.Context, calls []*call, out []*unstructured.Unstructured) error {
+func (w *webhookConverter) sendAll(ctx context.Context, calls []*call, out []*unstructured.Unstructured) error {
 	if len(calls) == 1 {
-		return r.callMeasured(ctx, calls[0], out)
+		return w.callMeasured(ctx, calls[0], out)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -129,7 +129,7 @@ func (r *webhookConverter) sendAll(ctx context.Context, calls []*call, out []*un
 		}
 		running.Go(func() {
 			defer func() { <-slots }()
-			if err := r.callMeasured(ctx, c, out); err != nil {
+			if err := w.callMeasured(ctx, c, out); err != nil {
 				once.Do(func() { first = err; cancel(err) })
 			}
 		})
@@ -142,26 +142,26 @@ func (r *webhookConverter) sendAll(ctx context.Context, calls []*call, out []*un
 }
 
 // callMeasured makes one call and updates the metrics.
-func (r *webhookConverter) callMeasured(ctx context.Context, c *call, out []*unstructured.Unstructured) error {
+func (w *webhookConverter) callMeasured(ctx context.Context, c *call, out []*unstructured.Unstructured) error {
 	start := time.Now()
-	failure, err := r.send(ctx, c, out)
+	failure, err := w.send(ctx, c, out)
 	took := time.Since(start)
-	r.metrics.observeCall(took, failure)
-	r.metrics.converted(r.name, c.gvk().Version, c.to.Version, took, strconv.FormatBool(err == nil))
+	w.metrics.observeCall(took, failure)
+	w.metrics.converted(w.name, c.gvk().Version, c.to.Version, took, strconv.FormatBool(err == nil))
 	return err
 }
 
 // send makes one call. With an error it also returns the failure_type for the metrics.
-func (r *webhookConverter) send(
+func (w *webhookConverter) send(
 	ctx context.Context, c *call, out []*unstructured.Unstructured,
 ) (failure string, err error) {
 	failed := func(err error) error { return fmt.Errorf("conversion webhook for %v failed: %w", c.gvk(), err) }
-	client, err := r.client()
+	client, err := w.client()
 	if err != nil {
-		return callFailure, failed(fmt.Errorf("failed calling webhook %q: %w", "conversion_webhook_for_"+r.name, err))
+		return callFailure, failed(fmt.Errorf("failed calling webhook %q: %w", "conversion_webhook_for_"+w.name, err))
 	}
 	text, err := client.Post(ctx, webhook.Call{
-		Body: c.body, Timeout: r.timeout, MaxResponse: max(answerMin, answerFactor*int64(len(c.body))),
+		Body: c.body, Timeout: w.timeout, MaxResponse: max(answerMin, answerFactor*int64(len(c.body))),
 		MaxValues: max(valuesMin, answerFactor*webhook.Values(c.body)),
 	})
 	if err != nil {
@@ -171,7 +171,7 @@ func (r *webhookConverter) send(
 	if err != nil {
 		return callFailure, failed(err)
 	}
-	if err := answer.check(r.review, c.uid); err != nil {
+	if err := answer.check(w.review, c.uid); err != nil {
 		return malformedFailure, failed(err)
 	}
 	converted := answer.Response.ConvertedObjects

@@ -98,18 +98,18 @@ type errorReplacer struct {
 	failed  bool
 }
 
-func (f *errorReplacer) WriteHeader(status int) {
-	if f.content.err != nil {
-		f.failed = true
-		f.fail(f.content.err)
+func (r *errorReplacer) WriteHeader(status int) {
+	if r.content.err != nil {
+		r.failed = true
+		r.fail(r.content.err)
 		return
 	}
-	f.ResponseWriter.WriteHeader(status)
+	r.ResponseWriter.WriteHeader(status)
 }
 
-func (f *errorReplacer) Write(b []byte) (int, error) {
-	if f.failed {
+func (r *errorReplacer) Write(b []byte) (int, error) {
+	if r.failed {
 		return len(b), nil
 	}
-	return f.ResponseWriter.Write(b)
+	return r.ResponseWriter.Write(b)
 }

@@ -290,22 +290,22 @@ type widgets struct {
 	err  error
 }
 
-func (s *widgets) Documents() []Document {
-	if s.etag == "" {
+func (w *widgets) Documents() []Document {
+	if w.etag == "" {
 		return nil
 	}
-	return []Document{{Path: "apis/example.com/v1", ETag: s.etag}, {Path: "apis/apps/v1", ETag: "not served"}}
+	return []Document{{Path: "apis/example.com/v1", ETag: w.etag}, {Path: "apis/apps/v1", ETag: "not served"}}
 }
 
-func (s *widgets) V3(_ context.Context, path string) ([]byte, string, error) {
+func (w *widgets) V3(_ context.Context, path string) ([]byte, string, error) {
 	return fmt.Appendf(nil,
 		`{"openapi":"3.0.0","info":{"title":"Kubernetes","version":"1.36"},"paths":{"/%s/":{}},`+
-			`"components":{"schemas":{"com.example.v1.Widget":{"type":"object"}}}}`, path), s.etag, s.err
+			`"components":{"schemas":{"com.example.v1.Widget":{"type":"object"}}}}`, path), w.etag, w.err
 }
 
-func (s *widgets) V2(context.Context, string) ([]byte, error) {
+func (w *widgets) V2(context.Context, string) ([]byte, error) {
 	return []byte(`{"paths": {"/apis/example.com/v1/": {}, "/version/": {"mine": true}},
-		"definitions": {"com.example.v1.Widget": {"type": "object"}, "io.k8s.api.core.v1.Pod": {}}}`), s.err
+		"definitions": {"com.example.v1.Widget": {"type": "object"}, "io.k8s.api.core.v1.Pod": {}}}`), w.err
 }
 
 func TestSources(t *testing.T) {
@@ -570,7 +570,7 @@ type many struct {
 	documents []Document
 }
 
-func (s *many) Documents() []Document { return s.documents }
+func (m *many) Documents() []Document { return m.documents }
 
 func BenchmarkManyGroups(b *testing.B) {
 	s := &many{widgets: widgets{etag: strings.Repeat("0123456789ABCDEF", 8)}}

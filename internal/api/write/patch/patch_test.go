@@ -52,10 +52,10 @@ var kinds = map[string]func() object{
 }
 
 // apply does what the PATCH verb does up to the changed object.
-func (c recorded) apply(live object) (object, []string, error) {
-	into := kinds[c.Kind]()
-	if c.Type == "strategic-merge-patch+json" {
-		warnings, err := Strategic(live, into, []byte(c.Body), c.Validation)
+func (r recorded) apply(live object) (object, []string, error) {
+	into := kinds[r.Kind]()
+	if r.Type == "strategic-merge-patch+json" {
+		warnings, err := Strategic(live, into, []byte(r.Body), r.Validation)
 		return into, warnings, err
 	}
 	doc, err := json.Marshal(live)
@@ -63,18 +63,18 @@ func (c recorded) apply(live object) (object, []string, error) {
 		return nil, nil, err
 	}
 	operation := JSON
-	if c.Type == "merge-patch+json" {
+	if r.Type == "merge-patch+json" {
 		operation = Merge
 	}
-	patched, strict, err := operation(doc, []byte(c.Body), c.Validation)
+	patched, strict, err := operation(doc, []byte(r.Body), r.Validation)
 	if err != nil {
 		return nil, nil, err
 	}
 	found, err := kjson.UnmarshalStrict(patched, into)
-	if err == nil && len(found) > 0 && c.Validation != Ignore {
+	if err == nil && len(found) > 0 && r.Validation != Ignore {
 		err = runtime.NewStrictDecodingError(found)
 	}
-	warnings, err := Decoded(patched, strict, err, c.Validation)
+	warnings, err := Decoded(patched, strict, err, r.Validation)
 	return into, warnings, err
 }
 
@@ -102,19 +102,19 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
-func (c recorded) test(t *testing.T) {
-	live := kinds[c.Kind]()
-	if err := json.Unmarshal(c.Live, live); err != nil {
+func (r recorded) test(t *testing.T) {
+	live := kinds[r.Kind]()
+	if err := json.Unmarshal(r.Live, live); err != nil {
 		t.Fatal(err)
 	}
 	before, _ := json.Marshal(live)
-	got, warnings, err := c.apply(live)
+	got, warnings, err := r.apply(live)
 	if after, _ := json.Marshal(live); string(after) != string(before) {
 		t.Errorf("the live object changed: %s", after)
 	}
 	var status metav1.Status
-	if json.Unmarshal(c.Expect, &status) == nil && status.Kind == "Status" {
-		c.testError(t, err, status)
+	if json.Unmarshal(r.Expect, &status) == nil && status.Kind == "Status" {
+		r.testError(t, err, status)
 		return
 	}
 	if err != nil {
@@ -126,17 +126,17 @@ func (c recorded) test(t *testing.T) {
 	}
 	slices.Sort(quoted)
 	for _, w := range quoted {
-		if !slices.Contains(c.Warnings, w) {
-			t.Errorf("warning %s, want %s", w, c.Warnings)
+		if !slices.Contains(r.Warnings, w) {
+			t.Errorf("warning %s, want %s", w, r.Warnings)
 		}
 	}
-	for _, w := range c.Warnings {
+	for _, w := range r.Warnings {
 		if strings.Contains(w, "field") && !slices.Contains(quoted, w) {
 			t.Errorf("no warning %s", w)
 		}
 	}
-	want := kinds[c.Kind]()
-	if err := json.Unmarshal(c.Expect, want); err != nil {
+	want := kinds[r.Kind]()
+	if err := json.Unmarshal(r.Expect, want); err != nil {
 		t.Fatal(err)
 	}
 	if a, b := shown(t, got), shown(t, want); a != b {
@@ -286,7 +286,7 @@ func shown(t *testing.T, o object) string {
 	return string(raw)
 }
 
-func (c recorded) testError(t *testing.T, err error, want metav1.Status) {
+func (r recorded) testError(t *testing.T, err error, want metav1.Status) {
 	var api kerrors.APIStatus
 	if !errors.As(err, &api) {
 		t.Fatalf("got %v, want %s", err, want.Message)

@@ -55,32 +55,32 @@ func NewRefusals(m *metrics.Metrics, log *slog.Logger, now func() time.Time) *Re
 }
 
 // refused counts a request whose credentials are not accepted, and perhaps logs it. f may be nil.
-func (f *Refusals) refused(r *http.Request, err error) {
-	if f == nil || r.Context().Err() != nil { // a client that goes away while its token is looked at was not refused
+func (re *Refusals) refused(r *http.Request, err error) {
+	if re == nil || r.Context().Err() != nil { // a client that goes away while its token is looked at was not refused
 		return
 	}
 	refusal := authn.RefusalOf(err)
-	f.counts[refusal.Reason].Inc()
+	re.counts[refusal.Reason].Inc()
 	key := refusalKey{refusal.Reason, refusal.Issuer, fairshare.ClientAddress(r.RemoteAddr).String()}
-	if dropped, ok := f.mayLog(key); ok {
-		f.log.Warn("the credentials of a request are not accepted", "reason", key.reason, "issuer", key.issuer, "address", key.address,
+	if dropped, ok := re.mayLog(key); ok {
+		re.log.Warn("the credentials of a request are not accepted", "reason", key.reason, "issuer", key.issuer, "address", key.address,
 			"notLogged", dropped)
 	}
 }
 
 // mayLog reports whether a line is logged, and how many were not since the one before.
-func (f *Refusals) mayLog(key refusalKey) (dropped int, ok bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	now := f.now()
-	if at, known := f.last[key]; known && now.Sub(at) < refusalQuiet || !f.lines.AllowN(now, 1) {
-		f.dropped++
+func (re *Refusals) mayLog(key refusalKey) (dropped int, ok bool) {
+	re.mu.Lock()
+	defer re.mu.Unlock()
+	now := re.now()
+	if at, known := re.last[key]; known && now.Sub(at) < refusalQuiet || !re.lines.AllowN(now, 1) {
+		re.dropped++
 		return 0, false
 	}
-	if len(f.last) >= maxRemembered {
-		clear(f.last) // lines are repeated earlier then, at most one a second
+	if len(re.last) >= maxRemembered {
+		clear(re.last) // lines are repeated earlier then, at most one a second
 	}
-	f.last[key] = now
-	dropped, f.dropped = f.dropped, 0
+	re.last[key] = now
+	dropped, re.dropped = re.dropped, 0
 	return dropped, true
 }

@@ -31,13 +31,13 @@ func NewMetrics(m *metrics.Metrics) *Metrics {
 }
 
 // Impersonation implements Observer.
-func (i *Metrics) Impersonation(mode, decision string, took time.Duration) {
-	i.attempts.WithLabelValues(mode, decision).Inc()
-	i.attemptSeconds.WithLabelValues(mode, decision).Observe(took.Seconds())
+func (m *Metrics) Impersonation(mode, decision string, took time.Duration) {
+	m.attempts.WithLabelValues(mode, decision).Inc()
+	m.attemptSeconds.WithLabelValues(mode, decision).Observe(took.Seconds())
 }
 
 // ImpersonationCheck implements Observer.
-func (i *Metrics) ImpersonationCheck(mode, decision string, took time.Duration) {
-	i.checks.WithLabelValues(mode, decision).Inc()
-	i.checkSeconds.WithLabelValues(mode, decision).Observe(took.Seconds())
+func (m *Metrics) ImpersonationCheck(mode, decision string, took time.Duration) {
+	m.checks.WithLabelValues(mode, decision).Inc()
+	m.checkSeconds.WithLabelValues(mode, decision).Observe(took.Seconds())
 }

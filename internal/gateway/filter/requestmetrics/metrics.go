@@ -177,9 +177,9 @@ type Response struct {
 }
 
 // Done counts a request that has been answered.
-func (q *Requests) Done(r Request, response Response) {
-	s := q.series(&r)
-	q.counter(s, &r, response.Code).Inc()
+func (re *Requests) Done(r Request, response Response) {
+	s := re.series(&r)
+	re.counter(s, &r, response.Code).Inc()
 	s.duration.Observe(int64(response.Took))
 	if s.slis != nil {
 		s.slis.Observe(int64(response.Took - response.Outside))
@@ -190,7 +190,7 @@ func (q *Requests) Done(r Request, response Response) {
 }
 
 // counter returns the counter of the requests like r that were answered with a code.
-func (q *Requests) counter(s *series, r *Request, code int) prometheus.Counter {
+func (re *Requests) counter(s *series, r *Request, code int) prometheus.Counter {
 	const okCode = 200
 	if ok := s.ok.Load(); ok != nil && code == okCode {
 		return *ok
@@ -198,8 +198,8 @@ func (q *Requests) counter(s *series, r *Request, code int) prometheus.Counter {
 	code = boundedCode(code)
 	counter, found := s.byCode.Load(code)
 	if !found {
-		known := q.bounded(r)
-		made := q.total.WithLabelValues(append(known.labels(), strconv.Itoa(code))...)
+		known := re.bounded(r)
+		made := re.total.WithLabelValues(append(known.labels(), strconv.Itoa(code))...)
 		if code == okCode {
 			s.ok.Store(&made)
 			return made
@@ -210,128 +210,128 @@ func (q *Requests) counter(s *series, r *Request, code int) prometheus.Counter {
 }
 
 // Dropped counts a request that was refused because there are too many. Done is not called for such a request.
-func (q *Requests) Dropped(r Request, code int) { q.counter(q.series(&r), &r, code).Inc() }
+func (re *Requests) Dropped(r Request, code int) { re.counter(re.series(&r), &r, code).Inc() }
 
 // Terminated counts a request that the server ended to protect itself.
-func (q *Requests) Terminated(r Request, code int) {
-	known := q.bounded(&r)
+func (re *Requests) Terminated(r Request, code int) {
+	known := re.bounded(&r)
 	labels := known.labels()
-	q.terminations.WithLabelValues(append(labels[:len(labels)-1], strconv.Itoa(boundedCode(code)))...).Inc()
+	re.terminations.WithLabelValues(append(labels[:len(labels)-1], strconv.Itoa(boundedCode(code)))...).Inc()
 }
 
 // Aborted counts a request whose response was cut off.
-func (q *Requests) Aborted(r Request) {
-	known := q.bounded(&r)
+func (re *Requests) Aborted(r Request) {
+	known := re.bounded(&r)
 	labels := known.labels()
-	q.aborts.WithLabelValues(labels[:len(labels)-2]...).Inc()
+	re.aborts.WithLabelValues(labels[:len(labels)-2]...).Inc()
 }
 
 // Deprecated records a request for a deprecated version of a resource.
-func (q *Requests) Deprecated(r Request, removed string) {
-	s := q.series(&r)
+func (re *Requests) Deprecated(r Request, removed string) {
+	s := re.series(&r)
 	if s.deprecated.Swap(true) {
 		return
 	}
-	known := q.bounded(&r)
-	q.deprecated.WithLabelValues(known.group, known.version, known.resource, known.subresource, removed).Set(1)
+	known := re.bounded(&r)
+	re.deprecated.WithLabelValues(known.group, known.version, known.resource, known.subresource, removed).Set(1)
 }
 
 // Body records the size in bytes of the body of a write. verb is create, update, patch, delete or delete_collection.
-func (q *Requests) Body(r Request, verb string, bytes int64) {
-	s := q.series(&r)
+func (re *Requests) Body(r Request, verb string, bytes int64) {
+	s := re.series(&r)
 	h := s.body.Load()
 	if h == nil {
-		known := q.bounded(&r)
-		h = q.shared(q.bodies, &s.body, known.resource, verb, known.group)
+		known := re.bounded(&r)
+		h = re.shared(re.bodies, &s.body, known.resource, verb, known.group)
 	}
 	h.Observe(bytes)
 }
 
 // WatchList records after which time a watch has sent its initial events.
-func (q *Requests) WatchList(r Request, took time.Duration) {
-	s := q.series(&r)
+func (re *Requests) WatchList(r Request, took time.Duration) {
+	s := re.series(&r)
 	h := s.watchList.Load()
 	if h == nil {
-		known := q.bounded(&r)
-		h = q.shared(q.watchLists, &s.watchList, known.group, known.version, known.resource, scopes[known.scope])
+		known := re.bounded(&r)
+		h = re.shared(re.watchLists, &s.watchList, known.group, known.version, known.resource, scopes[known.scope])
 	}
 	h.Observe(int64(took))
 }
 
 // shared returns the series of v for the values, and stores it in place. Requests with different values of other labels
 // share the series.
-func (q *Requests) shared(v *metrics.HistogramVec, place *atomic.Pointer[metrics.Histogram], values ...string) *metrics.Histogram {
+func (re *Requests) shared(v *metrics.HistogramVec, place *atomic.Pointer[metrics.Histogram], values ...string) *metrics.Histogram {
 	h := v.With(values...)
 	place.Store(h)
 	return h
 }
 
 // FieldValidation records how long a write took, by its parameter fieldValidation.
-func (q *Requests) FieldValidation(value string, took time.Duration) {
-	h := q.validation[value]
+func (re *Requests) FieldValidation(value string, took time.Duration) {
+	h := re.validation[value]
 	if h == nil {
-		h = q.validation[invalid]
+		h = re.validation[invalid]
 	}
 	h.Observe(int64(took))
 }
 
 // filterDuration returns a function that records how long requests take to pass a filter.
-func (q *Requests) filterDuration(filter string) func(time.Duration) {
-	h := q.filters.With(filter)
+func (re *Requests) filterDuration(filter string) func(time.Duration) {
+	h := re.filters.With(filter)
 	return func(took time.Duration) { h.Observe(int64(took)) }
 }
 
 // LongRunning returns the gauge of long-running requests for requests like r.
-func (q *Requests) LongRunning(r Request) prometheus.Gauge {
+func (re *Requests) LongRunning(r Request) prometheus.Gauge {
 	r.DryRun = ""
-	s := q.series(&r)
-	q.mu.RLock()
+	s := re.series(&r)
+	re.mu.RLock()
 	g := s.longRunning
-	q.mu.RUnlock()
+	re.mu.RUnlock()
 	if g != nil {
 		return g
 	}
-	known := q.bounded(&r)
+	known := re.bounded(&r)
 	labels := known.labels()
-	g = q.longRunning.WithLabelValues(labels[:len(labels)-1]...)
-	q.mu.Lock()
+	g = re.longRunning.WithLabelValues(labels[:len(labels)-1]...)
+	re.mu.Lock()
 	s.longRunning = g
-	q.mu.Unlock()
+	re.mu.Unlock()
 	return g
 }
 
 // series returns the series of r. All requests with the same bounded values share them. Most
 // requests already have bounded values and are found by one lookup; only bounded values become
 // keys.
-func (q *Requests) series(r *Request) *series {
+func (re *Requests) series(r *Request) *series {
 	sent := r.sent()
-	q.mu.RLock()
-	s := q.seriesOf[sent]
-	q.mu.RUnlock()
+	re.mu.RLock()
+	s := re.seriesOf[sent]
+	re.mu.RUnlock()
 	if s != nil {
 		return s
 	}
-	known := q.bounded(r)
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if s = q.seriesOf[known]; s == nil {
-		s = q.newSeries(&known)
-		q.seriesOf[known] = s
+	known := re.bounded(r)
+	re.mu.Lock()
+	defer re.mu.Unlock()
+	if s = re.seriesOf[known]; s == nil {
+		s = re.newSeries(&known)
+		re.seriesOf[known] = s
 	}
 	return s
 }
 
-func (q *Requests) newSeries(known *knownRequest) *series {
+func (re *Requests) newSeries(known *knownRequest) *series {
 	labels := known.labels()
 	withoutDryRun := labels[:len(labels)-1]
-	s := &series{duration: q.duration.With(labels...)}
+	s := &series{duration: re.duration.With(labels...)}
 	// kube-apiserver has no service level of watches, and measures the responses of reads alone.
 	verb := verbs[known.verb]
 	if verb != "WATCH" {
-		s.slis = q.slis.With(withoutDryRun...)
+		s.slis = re.slis.With(withoutDryRun...)
 	}
 	if verb == "GET" || verb == "LIST" || verb == "WATCH" {
-		s.sizes = q.sizes.With(withoutDryRun...)
+		s.sizes = re.sizes.With(withoutDryRun...)
 	}
 	return s
 }
@@ -350,7 +350,7 @@ func (r *Request) sent() knownRequest {
 
 // bounded returns r with unknown values replaced. A request for a resource, version or
 // subresource that is not served keeps only its verb and its scope.
-func (q *Requests) bounded(r *Request) knownRequest {
+func (re *Requests) bounded(r *Request) knownRequest {
 	known := r.sent()
 	if r.Resource == "" {
 		known.subresource = boundedPath(r.Path)
@@ -364,7 +364,7 @@ func (q *Requests) bounded(r *Request) knownRequest {
 		known.resource, known.subresource = "", ""
 		return known
 	}
-	if !q.known(r.Group, r.Version, name) {
+	if !re.known(r.Group, r.Version, name) {
 		known.group, known.version, known.resource, known.subresource = "", "", "", ""
 	}
 	return known

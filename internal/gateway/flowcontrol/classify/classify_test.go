@@ -59,12 +59,12 @@ func matches(rule flowcontrolv1.PolicyRulesWithSubjects, info *request.Info) boo
 // source makes random rules and requests of few values, so that they often match.
 type source struct{ *rand.Rand }
 
-func (r source) of(values ...string) string { return values[r.IntN(len(values))] }
+func (s source) of(values ...string) string { return values[s.IntN(len(values))] }
 
-func (r source) list(values ...string) []string {
-	out := []string{r.of(values...)}
-	for r.IntN(3) == 0 {
-		out = append(out, r.of(values...))
+func (s source) list(values ...string) []string {
+	out := []string{s.of(values...)}
+	for s.IntN(3) == 0 {
+		out = append(out, s.of(values...))
 	}
 	return out
 }
@@ -76,23 +76,23 @@ var (
 	paths  = []string{"/", "/healthz", "/healthz/etcd", "/a/b/c", "/a/b", "/a/"}
 )
 
-func (r source) spec() *flowcontrolv1.FlowSchemaSpec {
+func (s source) spec() *flowcontrolv1.FlowSchemaSpec {
 	spec := &flowcontrolv1.FlowSchemaSpec{}
-	for range 1 + r.IntN(2) {
+	for range 1 + s.IntN(2) {
 		var rule flowcontrolv1.PolicyRulesWithSubjects
-		for range 1 + r.IntN(2) {
-			rule.Subjects = append(rule.Subjects, r.subject())
+		for range 1 + s.IntN(2) {
+			rule.Subjects = append(rule.Subjects, s.subject())
 		}
-		for range r.IntN(3) {
+		for range s.IntN(3) {
 			rule.ResourceRules = append(rule.ResourceRules, flowcontrolv1.ResourcePolicyRule{
-				Verbs: r.list(append(verbs, "*")...), APIGroups: r.list("", "apps", "*"),
-				Resources: r.list("pods", "nodes", "pods/status", "*"), ClusterScope: r.IntN(2) == 0,
-				Namespaces: r.list("x", "y", "*"),
+				Verbs: s.list(append(verbs, "*")...), APIGroups: s.list("", "apps", "*"),
+				Resources: s.list("pods", "nodes", "pods/status", "*"), ClusterScope: s.IntN(2) == 0,
+				Namespaces: s.list("x", "y", "*"),
 			})
 		}
-		for range r.IntN(3) {
+		for range s.IntN(3) {
 			rule.NonResourceRules = append(rule.NonResourceRules, flowcontrolv1.NonResourcePolicyRule{
-				Verbs: r.list(append(verbs, "*")...), NonResourceURLs: r.list(append(paths, "*", "/healthz/*", "/a/*", "/a/b/*")...),
+				Verbs: s.list(append(verbs, "*")...), NonResourceURLs: s.list(append(paths, "*", "/healthz/*", "/a/*", "/a/b/*")...),
 			})
 		}
 		spec.Rules = append(spec.Rules, rule)
@@ -100,31 +100,31 @@ func (r source) spec() *flowcontrolv1.FlowSchemaSpec {
 	return spec
 }
 
-func (r source) subject() flowcontrolv1.Subject {
-	switch r.IntN(3) {
+func (s source) subject() flowcontrolv1.Subject {
+	switch s.IntN(3) {
 	case 0:
-		name := r.of(append(users, "*")...)
+		name := s.of(append(users, "*")...)
 		return flowcontrolv1.Subject{Kind: "User", User: &flowcontrolv1.UserSubject{Name: name}}
 	case 1:
-		name := r.of(append(groups, "*")...)
+		name := s.of(append(groups, "*")...)
 		return flowcontrolv1.Subject{Kind: "Group", Group: &flowcontrolv1.GroupSubject{Name: name}}
 	}
 	return flowcontrolv1.Subject{Kind: "ServiceAccount", ServiceAccount: &flowcontrolv1.ServiceAccountSubject{
-		Namespace: r.of("x", "y"), Name: r.of("y", "z", "*"),
+		Namespace: s.of("x", "y"), Name: s.of("y", "z", "*"),
 	}}
 }
 
-func (r source) request() (*request.Info, *request.User) {
-	user := &request.User{Name: r.of(users...)}
-	for range r.IntN(20) {
-		user.Groups = append(user.Groups, r.of(append(groups, "many", "others")...))
+func (s source) request() (*request.Info, *request.User) {
+	user := &request.User{Name: s.of(users...)}
+	for range s.IntN(20) {
+		user.Groups = append(user.Groups, s.of(append(groups, "many", "others")...))
 	}
-	if r.IntN(2) == 0 {
-		return &request.Info{Verb: r.of(verbs...), Path: r.of(paths...)}, user
+	if s.IntN(2) == 0 {
+		return &request.Info{Verb: s.of(verbs...), Path: s.of(paths...)}, user
 	}
 	return &request.Info{
-		Verb: r.of(verbs...), Group: r.of("", "apps"), Resource: r.of("pods", "nodes"), Subresource: r.of("", "status"),
-		Namespace: r.of("", "x", "y"), AsksResource: true,
+		Verb: s.of(verbs...), Group: s.of("", "apps"), Resource: s.of("pods", "nodes"), Subresource: s.of("", "status"),
+		Namespace: s.of("", "x", "y"), AsksResource: true,
 	}, user
 }
 

@@ -29,52 +29,52 @@ type flow struct {
 	sent     map[*Request]time.Duration
 }
 
-func (s *load) send(f *flow) {
+func (l *load) send(f *flow) {
 	r := &Request{Hash: f.hash, Seats: f.seats, Owner: f}
-	switch s.level.Arrive(s.now, r) {
+	switch l.level.Arrive(l.now, r) {
 	case Executes:
-		s.running[r] = s.now + f.duration
+		l.running[r] = l.now + f.duration
 	case Waits:
-		f.sent[r] = s.now
+		f.sent[r] = l.now
 	default:
 		f.refused++
 	}
-	s.collect()
+	l.collect()
 }
 
-func (s *load) collect() {
-	for _, r := range s.level.Started() {
+func (l *load) collect() {
+	for _, r := range l.level.Started() {
 		f := r.Owner.(*flow)
-		f.longest = max(f.longest, s.now-f.sent[r])
+		f.longest = max(f.longest, l.now-f.sent[r])
 		delete(f.sent, r)
-		s.running[r] = s.now + f.duration
+		l.running[r] = l.now + f.duration
 	}
-	s.most = max(s.most, s.level.Counts().Seats)
+	l.most = max(l.most, l.level.Counts().Seats)
 }
 
 // run simulates until end. A client sends the next request when its last one has ended.
-func (s *load) run(end time.Duration) {
-	for _, f := range s.flows {
+func (l *load) run(end time.Duration) {
+	for _, f := range l.flows {
 		f.sent = map[*Request]time.Duration{}
 		for range f.clients {
-			s.send(f)
+			l.send(f)
 		}
 	}
-	for s.now < end && len(s.running) > 0 {
+	for l.now < end && len(l.running) > 0 {
 		var next *Request
-		for r, at := range s.running {
-			if next == nil || at < s.running[next] || at == s.running[next] && r.Owner.(*flow).hash < next.Owner.(*flow).hash {
+		for r, at := range l.running {
+			if next == nil || at < l.running[next] || at == l.running[next] && r.Owner.(*flow).hash < next.Owner.(*flow).hash {
 				next = r
 			}
 		}
-		s.now = s.running[next]
-		delete(s.running, next)
+		l.now = l.running[next]
+		delete(l.running, next)
 		f := next.Owner.(*flow)
 		f.service += time.Duration(f.seats) * f.duration
 		f.ended++
-		s.level.End(s.now, next)
-		s.collect()
-		s.send(f)
+		l.level.End(l.now, next)
+		l.collect()
+		l.send(f)
 	}
 }
 

@@ -17,13 +17,13 @@ type arrival struct {
 
 type arrivals []arrival
 
-func (h arrivals) Len() int           { return len(h) }
-func (h arrivals) Less(i, j int) bool { return h[i].at < h[j].at }
-func (h arrivals) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
-func (h *arrivals) Push(x any)        { *h = append(*h, x.(arrival)) }
-func (h *arrivals) Pop() any {
-	last := (*h)[len(*h)-1]
-	*h = (*h)[:len(*h)-1]
+func (a arrivals) Len() int           { return len(a) }
+func (a arrivals) Less(i, j int) bool { return a[i].at < a[j].at }
+func (a arrivals) Swap(i, j int)      { a[i], a[j] = a[j], a[i] }
+func (a *arrivals) Push(x any)        { *a = append(*a, x.(arrival)) }
+func (a *arrivals) Pop() any {
+	last := (*a)[len(*a)-1]
+	*a = (*a)[:len(*a)-1]
 	return last
 }
 

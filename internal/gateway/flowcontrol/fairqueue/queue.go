@@ -118,26 +118,26 @@ func (q *queue) less(other *queue) bool {
 // byFinish is the heap of the queues in which requests wait.
 type byFinish []*queue
 
-func (h byFinish) Len() int           { return len(h) }
-func (h byFinish) Less(i, j int) bool { return h[i].less(h[j]) }
-func (h byFinish) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].place, h[j].place = i, j
+func (f byFinish) Len() int           { return len(f) }
+func (f byFinish) Less(i, j int) bool { return f[i].less(f[j]) }
+func (f byFinish) Swap(i, j int) {
+	f[i], f[j] = f[j], f[i]
+	f[i].place, f[j].place = i, j
 }
 
 // Push implements heap.Interface.
-func (h *byFinish) Push(x any) {
+func (f *byFinish) Push(x any) {
 	q := x.(*queue)
-	q.place = len(*h)
-	*h = append(*h, q)
+	q.place = len(*f)
+	*f = append(*f, q)
 }
 
 // Pop implements heap.Interface.
-func (h *byFinish) Pop() any {
-	last := len(*h) - 1
-	q := (*h)[last]
-	(*h)[last] = nil
-	*h = (*h)[:last]
+func (f *byFinish) Pop() any {
+	last := len(*f) - 1
+	q := (*f)[last]
+	(*f)[last] = nil
+	*f = (*f)[:last]
 	q.place = -1
 	return q
 }

@@ -28,8 +28,8 @@ type twinRequest struct {
 	since, charged   time.Duration
 }
 
-func (w *twinRequest) seated() bool  { return w.state == executing || w.state == lingering }
-func (w *twinRequest) work() float64 { return float64(w.seats) * float64(guess+w.extra) }
+func (r *twinRequest) seated() bool  { return r.state == executing || r.state == lingering }
+func (r *twinRequest) work() float64 { return float64(r.seats) * float64(guess+r.extra) }
 
 // sum adds f of all requests.
 func (t *twin) sum(f func(*twinRequest) int) (n int) {

@@ -104,7 +104,7 @@ func (d *decoder) enter() bool {
 	return !d.failed
 }
 
-func (s *members) decode(d *decoder, p unsafe.Pointer) {
+func (me *members) decode(d *decoder, p unsafe.Pointer) {
 	if d.null() {
 		return
 	}
@@ -114,7 +114,7 @@ func (s *members) decode(d *decoder, p unsafe.Pointer) {
 	}
 	var few [2]uint64
 	seen := few[:]
-	if n := (len(s.list) + 63) / 64; n > len(seen) {
+	if n := (len(me.list) + 63) / 64; n > len(seen) {
 		seen = make([]uint64, n)
 	}
 	expected := 0 // the member that most documents have next
@@ -133,9 +133,9 @@ func (s *members) decode(d *decoder, p unsafe.Pointer) {
 			return
 		}
 		i := expected
-		if i >= len(s.list) || s.list[i].name != string(name) {
+		if i >= len(me.list) || me.list[i].name != string(name) {
 			var known bool
-			if i, known = s.byName[string(name)]; !known {
+			if i, known = me.byName[string(name)]; !known {
 				d.unknown()
 				return
 			}
@@ -146,7 +146,7 @@ func (s *members) decode(d *decoder, p unsafe.Pointer) {
 		}
 		seen[i/64] |= 1 << (i % 64)
 		expected = i + 1
-		s.list[i].plan.decode(d, unsafe.Add(p, s.list[i].offset))
+		me.list[i].plan.decode(d, unsafe.Add(p, me.list[i].offset))
 		if d.failed {
 			return
 		}

@@ -34,11 +34,11 @@ func appendValue(b []byte, v any, stored bool) ([]byte, error) {
 	return planOf(value.Type().Elem()).append(b, value.UnsafePointer(), stored)
 }
 
-func (s *members) append(b []byte, p unsafe.Pointer, stored bool) (_ []byte, err error) {
+func (me *members) append(b []byte, p unsafe.Pointer, stored bool) (_ []byte, err error) {
 	b = append(b, '{')
 	first := true
-	for i := range s.list {
-		m := &s.list[i]
+	for i := range me.list {
+		m := &me.list[i]
 		at := unsafe.Add(p, m.offset)
 		if m.omit != nil && m.omit(at) || stored && m.unstored {
 			continue

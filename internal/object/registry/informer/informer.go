@@ -104,65 +104,65 @@ func Start(ctx context.Context, background Background, prefix string, options ..
 }
 
 // Close ends an informer that is not run.
-func (f *Informer) Close() { f.cursor.Close() }
+func (i *Informer) Close() { i.cursor.Close() }
 
 // begin loads all objects and returns a cursor to what follows.
-func (f *Informer) begin(ctx context.Context) (*cache.Cursor, error) {
-	view, err := f.o.Resource.Reader.Current(ctx)
+func (i *Informer) begin(ctx context.Context) (*cache.Cursor, error) {
+	view, err := i.o.Resource.Reader.Current(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var all []Change
-	f.missing = map[string]*cache.Object{}
+	i.missing = map[string]*cache.Object{}
 	reading := &patience{ctx: ctx}
 	defer reading.end()
 	if err := view.Ascend(ctx, "", "", 0, func(o *cache.Object) bool {
-		all = f.append(reading, all, o, nil)
+		all = i.append(reading, all, o, nil)
 		return true
 	}); err != nil {
 		return nil, err
 	}
-	cursor, err := f.o.Resource.Reader.Watch(ctx, view.Revision(), cache.Interest{})
+	cursor, err := i.o.Resource.Reader.Watch(ctx, view.Revision(), cache.Interest{})
 	if err != nil {
 		return nil, err
 	}
-	f.o.Reset(all)
-	f.advance(view.Revision())
+	i.o.Reset(all)
+	i.advance(view.Revision())
 	return cursor, nil
 }
 
 // Run follows the changes after Load until ctx ends or the store is closed. If it is called
 // again, after a panic, it loads the objects first.
-func (f *Informer) Run(ctx context.Context) {
-	cursor, err := f.cursor, error(nil)
-	f.cursor = nil
+func (i *Informer) Run(ctx context.Context) {
+	cursor, err := i.cursor, error(nil)
+	i.cursor = nil
 	for {
 		if cursor != nil {
-			err = f.follow(ctx, cursor)
+			err = i.follow(ctx, cursor)
 		}
 		if ctx.Err() != nil || errors.Is(err, storage.ErrClosed) {
 			return
 		}
 		if err != nil {
-			f.o.Log.Warn("following a resource: starting over", "resource", f.o.Resource.Kind.GroupResource(), "error", err)
+			i.o.Log.Warn("following a resource: starting over", "resource", i.o.Resource.Kind.GroupResource(), "error", err)
 			select {
 			case <-ctx.Done():
 				return
 			case <-time.After(retryAfter):
 			}
 		}
-		cursor, err = f.begin(ctx)
+		cursor, err = i.begin(ctx)
 	}
 }
 
 // follow applies the changes that the cursor brings until there is an error, and closes it.
-func (f *Informer) follow(ctx context.Context, cursor *cache.Cursor) error {
+func (i *Informer) follow(ctx context.Context, cursor *cache.Cursor) error {
 	defer cursor.Close()
 	var changes []Change
 	var look *time.Ticker // runs once an object is missing
 	var tick <-chan time.Time
 	for {
-		if look == nil && len(f.missing) > 0 {
+		if look == nil && len(i.missing) > 0 {
 			look = time.NewTicker(retryAfter)
 			defer look.Stop()
 			tick = look.C
@@ -171,24 +171,24 @@ func (f *Informer) follow(ctx context.Context, cursor *cache.Cursor) error {
 		if err != nil {
 			return err
 		}
-		if f.found() {
+		if i.found() {
 			return errReadAgain
 		}
 		if len(events) == 0 {
 			continue
 		}
 		clear(changes)
-		changes = f.appendAll(ctx, changes[:0], events)
+		changes = i.appendAll(ctx, changes[:0], events)
 		if len(changes) > 0 {
-			f.o.Apply(changes)
+			i.o.Apply(changes)
 		}
-		f.advance(revision)
+		i.advance(revision)
 	}
 }
 
 // found reports whether an object that was missing can be read now.
-func (f *Informer) found() bool {
-	for _, o := range f.missing {
+func (i *Informer) found() bool {
+	for _, o := range i.missing {
 		if o.Resolved() != o {
 			return true
 		}
@@ -196,16 +196,16 @@ func (f *Informer) found() bool {
 	return false
 }
 
-func (f *Informer) appendAll(ctx context.Context, changes []Change, events []*cache.Event) []Change {
+func (i *Informer) appendAll(ctx context.Context, changes []Change, events []*cache.Event) []Change {
 	reading := &patience{ctx: ctx}
 	defer reading.end()
 	for _, e := range events {
 		if e.Object == nil {
-			delete(f.missing, e.Prev.Key)
+			delete(i.missing, e.Prev.Key)
 			changes = append(changes, Change{Namespace: e.Prev.Namespace, Name: e.Prev.Name})
 			continue
 		}
-		changes = f.append(reading, changes, e.Object, e.Prev)
+		changes = i.append(reading, changes, e.Object, e.Prev)
 	}
 	return changes
 }
@@ -231,52 +231,52 @@ func (p *patience) end() {
 }
 
 // append appends the change to o. An object that cannot be read is logged and treated as removed until it can be read.
-func (f *Informer) append(reading *patience, changes []Change, o, prev *cache.Object) []Change {
-	if f.o.Concerns != nil && !f.o.Concerns(o, prev) {
+func (i *Informer) append(reading *patience, changes []Change, o, prev *cache.Object) []Change {
+	if i.o.Concerns != nil && !i.o.Concerns(o, prev) {
 		return changes
 	}
 	change := Change{Namespace: o.Namespace, Name: o.Name}
 	readable, err := o, error(nil)
 	if o.Err() != nil {
-		readable, err = f.o.Resource.Reader.Readable(reading.forUnread(), o)
+		readable, err = i.o.Resource.Reader.Readable(reading.forUnread(), o)
 	}
 	switch {
 	case err != nil:
-	case f.o.Stored:
+	case i.o.Stored:
 		change.Stored = readable
 	default:
-		change.Object, err = f.o.Resource.Decoder.Decode(reading.ctx, readable)
+		change.Object, err = i.o.Resource.Decoder.Decode(reading.ctx, readable)
 	}
-	delete(f.missing, o.Key)
+	delete(i.missing, o.Key)
 	if err != nil {
-		f.missing[o.Key] = o
+		i.missing[o.Key] = o
 		change.Object = nil
-		f.o.Log.Error("following a resource: an object cannot be read",
-			"resource", f.o.Resource.Kind.GroupResource(), "namespace", o.Namespace, "name", o.Name, "error", err)
+		i.o.Log.Error("following a resource: an object cannot be read",
+			"resource", i.o.Resource.Kind.GroupResource(), "namespace", o.Namespace, "name", o.Name, "error", err)
 	}
 	return append(changes, change)
 }
 
-func (f *Informer) advance(revision int64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.applied.Store(max(revision, f.applied.Load()))
-	close(f.moved)
-	f.moved = make(chan struct{})
+func (i *Informer) advance(revision int64) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.applied.Store(max(revision, i.applied.Load()))
+	close(i.moved)
+	i.moved = make(chan struct{})
 }
 
-func (f *Informer) position() (int64, <-chan struct{}) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.applied.Load(), f.moved
+func (i *Informer) position() (int64, <-chan struct{}) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.applied.Load(), i.moved
 }
 
 // SyncOwn waits until every write that this process has acknowledged before the call has been applied. It costs nothing
 // when there is nothing to wait for. Writes of other processes on the same store are applied soon after.
-func (f *Informer) SyncOwn(ctx context.Context) error {
-	last := f.o.Resource.Reader.LastWrite()
-	for f.applied.Load() < last {
-		applied, moved := f.position()
+func (i *Informer) SyncOwn(ctx context.Context) error {
+	last := i.o.Resource.Reader.LastWrite()
+	for i.applied.Load() < last {
+		applied, moved := i.position()
 		if applied >= last {
 			return nil
 		}
@@ -290,24 +290,24 @@ func (f *Informer) SyncOwn(ctx context.Context) error {
 }
 
 // HasOwn reports whether every write that this process has acknowledged has been applied: SyncOwn would not wait.
-func (f *Informer) HasOwn() bool { return f.applied.Load() >= f.o.Resource.Reader.LastWrite() }
+func (i *Informer) HasOwn() bool { return i.applied.Load() >= i.o.Resource.Reader.LastWrite() }
 
 // Sync waits until every write acknowledged before the call has been applied.
-func (f *Informer) Sync(ctx context.Context) error {
-	current, err := f.o.Resource.Reader.CurrentRevision(ctx)
+func (i *Informer) Sync(ctx context.Context) error {
+	current, err := i.o.Resource.Reader.CurrentRevision(ctx)
 	if err != nil {
 		return err
 	}
-	applied, _ := f.position()
+	applied, _ := i.position()
 	if applied >= current {
 		return nil
 	}
-	last, err := f.lastChange(ctx, applied, current)
+	last, err := i.lastChange(ctx, applied, current)
 	if err != nil {
 		return err
 	}
 	for {
-		applied, moved := f.position()
+		applied, moved := i.position()
 		if applied >= last {
 			return nil
 		}
@@ -321,8 +321,8 @@ func (f *Informer) Sync(ctx context.Context) error {
 
 // lastChange returns the revision of the last change of the resource in (from, to], or from if there is none, so that
 // the caller does not wait for revisions of other resources.
-func (f *Informer) lastChange(ctx context.Context, from, to int64) (int64, error) {
-	cursor, err := f.o.Resource.Reader.Watch(ctx, from, cache.Interest{})
+func (i *Informer) lastChange(ctx context.Context, from, to int64) (int64, error) {
+	cursor, err := i.o.Resource.Reader.Watch(ctx, from, cache.Interest{})
 	if err != nil {
 		return 0, err
 	}

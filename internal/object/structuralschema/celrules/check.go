@@ -184,24 +184,24 @@ var (
 )
 
 // deriveType sets typ from the schema of the node alone.
-func (p *location) deriveType() {
-	if p.typ = common.SchemaDeclType(p.schema, p.root); p.typ == nil {
-		p.untyped = errNoType
+func (l *location) deriveType() {
+	if l.typ = common.SchemaDeclType(l.schema, l.root); l.typ == nil {
+		l.untyped = errNoType
 	}
 }
 
 // child returns the location that a step leads to. path is the path of p.
-func (p location) child(step step, child *schemaView, path *field.Path) location {
+func (l location) child(step step, child *schemaView, path *field.Path) location {
 	out := location{
 		schema:       child,
 		root:         child.schema.EmbeddedResource,
-		often:        below(p.often, p.schema.schema),
-		seen:         p.seen,
-		untyped:      p.untyped,
-		uncorrelated: p.uncorrelated,
+		often:        below(l.often, l.schema.schema),
+		seen:         l.seen,
+		untyped:      l.untyped,
+		uncorrelated: l.uncorrelated,
 	}
-	if p.typ != nil {
-		typ, seen := step.typ(p.typ)
+	if l.typ != nil {
+		typ, seen := step.typ(l.typ)
 		switch out.typ = typ; {
 		case !seen:
 			out.deriveType()
@@ -209,7 +209,7 @@ func (p location) child(step step, child *schemaView, path *field.Path) location
 			out.untyped = errNoElements
 		}
 	}
-	if out.uncorrelated == nil && !step.correlates(p.schema.schema) {
+	if out.uncorrelated == nil && !step.correlates(l.schema.schema) {
 		out.uncorrelated = path
 	}
 	return out

@@ -55,21 +55,21 @@ func TestRatchetingAgainstLibrary(t *testing.T) {
 // twin is the position of a value in the tree of the library, nil if the library cannot match it with an old value.
 type twin struct{ current, above *common.CorrelatedObject }
 
-func (w twin) unchanged() bool {
-	if w.current != nil {
-		return w.current.CachedDeepEqual()
+func (t twin) unchanged() bool {
+	if t.current != nil {
+		return t.current.CachedDeepEqual()
 	}
-	return w.above.CachedDeepEqual()
+	return t.above.CachedDeepEqual()
 }
 
-func (w twin) below(name string, child func() *common.CorrelatedObject) twin {
+func (t twin) below(name string, child func() *common.CorrelatedObject) twin {
 	switch {
-	case w.current == nil:
-		return w
-	case w.above == nil && (name == "apiVersion" || name == "kind"):
+	case t.current == nil:
+		return t
+	case t.above == nil && (name == "apiVersion" || name == "kind"):
 		return twin{}
 	}
-	return twin{current: child(), above: w.current}
+	return twin{current: child(), above: t.current}
 }
 
 type ratchetWalk struct {

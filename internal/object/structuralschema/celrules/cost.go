@@ -80,17 +80,17 @@ type expensiveExpression struct {
 	cost uint64
 }
 
-func (b *totalCost) add(path *field.Path, cost uint64) {
-	sum, carry := bits.Add64(b.total, cost, 0)
+func (c *totalCost) add(path *field.Path, cost uint64) {
+	sum, carry := bits.Add64(c.total, cost, 0)
 	if carry != 0 {
 		sum = math.MaxUint64
 	}
-	b.total = sum
+	c.total = sum
 	if cost < expensiveFrom {
 		return
 	}
-	b.expensive = append(b.expensive, expensiveExpression{path, cost})
-	slices.SortStableFunc(b.expensive, func(x, y expensiveExpression) int {
+	c.expensive = append(c.expensive, expensiveExpression{path, cost})
+	slices.SortStableFunc(c.expensive, func(x, y expensiveExpression) int {
 		switch {
 		case x.cost > y.cost:
 			return -1
@@ -99,16 +99,16 @@ func (b *totalCost) add(path *field.Path, cost uint64) {
 		}
 		return 0
 	})
-	b.expensive = b.expensive[:min(len(b.expensive), expensiveNamed)]
+	c.expensive = c.expensive[:min(len(c.expensive), expensiveNamed)]
 }
 
 // errors returns the errors of a schema that is over totalLimit. path is the path of the schema.
-func (b *totalCost) errors(path *field.Path) field.ErrorList {
-	if b.total <= totalLimit {
+func (c *totalCost) errors(path *field.Path) field.ErrorList {
+	if c.total <= totalLimit {
 		return nil
 	}
 	var errs field.ErrorList
-	for _, e := range b.expensive {
+	for _, e := range c.expensive {
 		errs = append(
 			errs,
 			field.Forbidden(e.path, "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"),
@@ -116,7 +116,7 @@ func (b *totalCost) errors(path *field.Path) field.ErrorList {
 	}
 	return append(
 		errs,
-		field.Forbidden(path, overLimit("x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema", b.total, totalLimit)),
+		field.Forbidden(path, overLimit("x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema", c.total, totalLimit)),
 	)
 }
 

@@ -34,8 +34,8 @@ type internalWriter struct {
 	all bool // also write apimachinery's structs with Go names
 }
 
-func (b *internalWriter) open(t reflect.Type) bool {
-	return isAPI(t.PkgPath()) || b.all && !t.Implements(marshaler)
+func (w *internalWriter) open(t reflect.Type) bool {
+	return isAPI(t.PkgPath()) || w.all && !t.Implements(marshaler)
 }
 
 // isAPI reports whether a package declares API types.
@@ -52,58 +52,58 @@ func Immutable(value, old any, path *field.Path) field.ErrorList {
 	return errs
 }
 
-func (b *internalWriter) write(v reflect.Value) {
+func (w *internalWriter) write(v reflect.Value) {
 	if !v.IsValid() || (v.Kind() == reflect.Pointer || v.Kind() == reflect.Slice || v.Kind() == reflect.Map) && v.IsNil() {
-		b.WriteString("null")
+		w.WriteString("null")
 		return
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
-		b.write(v.Elem())
+		w.write(v.Elem())
 	case reflect.Slice:
 		if v.Type().Elem().Kind() == reflect.Uint8 {
-			b.writeJSON(v)
+			w.writeJSON(v)
 			return
 		}
-		b.WriteByte('[')
+		w.WriteByte('[')
 		for i := range v.Len() {
 			if i > 0 {
-				b.WriteByte(',')
+				w.WriteByte(',')
 			}
-			b.write(v.Index(i))
+			w.write(v.Index(i))
 		}
-		b.WriteByte(']')
+		w.WriteByte(']')
 	case reflect.Map:
-		b.writeMap(v)
+		w.writeMap(v)
 	case reflect.Struct:
-		if !b.open(v.Type()) {
-			b.writeJSON(v)
+		if !w.open(v.Type()) {
+			w.writeJSON(v)
 			return
 		}
-		b.WriteByte('{')
+		w.WriteByte('{')
 		first := true
-		b.writeMembers(v, &first)
-		b.WriteByte('}')
+		w.writeMembers(v, &first)
+		w.WriteByte('}')
 	default:
-		b.writeJSON(v)
+		w.writeJSON(v)
 	}
 }
 
-func (b *internalWriter) writeMembers(v reflect.Value, first *bool) {
+func (w *internalWriter) writeMembers(v reflect.Value, first *bool) {
 	for member := range v.Type().Fields() {
 		if member.Anonymous {
-			b.writeEmbedded(v.FieldByIndex(member.Index), first)
+			w.writeEmbedded(v.FieldByIndex(member.Index), first)
 			continue
 		}
-		b.writeName(member.Name, first)
-		b.write(v.FieldByIndex(member.Index))
+		w.writeName(member.Name, first)
+		w.write(v.FieldByIndex(member.Index))
 	}
 }
 
 // writeEmbedded writes embedded structs; metadata has its JSON names.
-func (b *internalWriter) writeEmbedded(v reflect.Value, first *bool) {
-	if b.open(v.Type()) {
-		b.writeMembers(v, first)
+func (w *internalWriter) writeEmbedded(v reflect.Value, first *bool) {
+	if w.open(v.Type()) {
+		w.writeMembers(v, first)
 		return
 	}
 	text, err := json.Marshal(v.Interface())
@@ -111,41 +111,41 @@ func (b *internalWriter) writeEmbedded(v reflect.Value, first *bool) {
 		return
 	}
 	if !*first {
-		b.WriteByte(',')
+		w.WriteByte(',')
 	}
 	*first = false
-	b.Write(text[1 : len(text)-1])
+	w.Write(text[1 : len(text)-1])
 }
 
-func (b *internalWriter) writeName(name string, first *bool) {
+func (w *internalWriter) writeName(name string, first *bool) {
 	if !*first {
-		b.WriteByte(',')
+		w.WriteByte(',')
 	}
 	*first = false
-	b.WriteByte('"')
-	b.WriteString(name)
-	b.WriteString(`":`)
+	w.WriteByte('"')
+	w.WriteString(name)
+	w.WriteString(`":`)
 }
 
-func (b *internalWriter) writeMap(v reflect.Value) {
+func (w *internalWriter) writeMap(v reflect.Value) {
 	keys := v.MapKeys()
 	slices.SortFunc(keys, func(x, y reflect.Value) int { return strings.Compare(x.String(), y.String()) })
-	b.WriteByte('{')
+	w.WriteByte('{')
 	for i, key := range keys {
 		if i > 0 {
-			b.WriteByte(',')
+			w.WriteByte(',')
 		}
-		b.writeJSON(key)
-		b.WriteByte(':')
-		b.write(v.MapIndex(key))
+		w.writeJSON(key)
+		w.WriteByte(':')
+		w.write(v.MapIndex(key))
 	}
-	b.WriteByte('}')
+	w.WriteByte('}')
 }
 
-func (b *internalWriter) writeJSON(v reflect.Value) {
+func (w *internalWriter) writeJSON(v reflect.Value) {
 	text, err := json.Marshal(v.Interface())
 	if err != nil {
 		text = []byte("null")
 	}
-	b.Write(text)
+	w.Write(text)
 }

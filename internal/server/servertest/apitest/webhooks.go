@@ -62,34 +62,34 @@ func NewWebhooks(t testing.TB) *Webhooks {
 }
 
 // On makes a path a webhook.
-func (h *Webhooks) On(path string, answer func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.answers[path] = answer
+func (w *Webhooks) On(path string, answer func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.answers[path] = answer
 }
 
 // Requests returns what a webhook was asked since the last call.
-func (h *Webhooks) Requests(path string) []admissionv1.AdmissionRequest {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	asked := h.asked[path]
-	h.asked[path] = nil
+func (w *Webhooks) Requests(path string) []admissionv1.AdmissionRequest {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	asked := w.asked[path]
+	w.asked[path] = nil
 	return asked
 }
 
 // Configuration returns a configuration with one webhook for writes of ConfigMaps. fields are further members of the
 // webhook as JSON, each with a comma before it. Without a namespaceSelector among them it is not called for the
 // ConfigMaps in kube-system, which the server writes some time after its start.
-func (h *Webhooks) Configuration(kind, name, path, fields string) string {
+func (w *Webhooks) Configuration(kind, name, path, fields string) string {
 	if !strings.Contains(fields, "namespaceSelector") {
 		fields += `,"namespaceSelector":{"matchExpressions":[
 			{"key":"kubernetes.io/metadata.name","operator":"NotIn","values":["kube-system"]}]}`
 	}
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: h.Certificate().Raw})
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.Certificate().Raw})
 	return fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1","kind":%q,"metadata":{"name":%q},"webhooks":[{
 		"name":"%s.example.com","clientConfig":{"url":%q,"caBundle":%q},"admissionReviewVersions":["v1"],"sideEffects":"None",
 		"rules":[{"operations":["*"],"apiGroups":["*"],"apiVersions":["v1"],"resources":["configmaps","configmaps/*"]}]%s}]}`,
-		kind, name, name, h.URL+path, base64.StdEncoding.EncodeToString(ca), fields)
+		kind, name, name, w.URL+path, base64.StdEncoding.EncodeToString(ca), fields)
 }
 
 // Allow is a webhook that allows every write.
@@ -106,9 +106,9 @@ func PatchWith(patch string) func(*admissionv1.AdmissionRequest) *admissionv1.Ad
 }
 
 // Configure creates a configuration with one webhook, and returns its path.
-func (h *Webhooks) Configure(c *Client, kind, name, path, fields string) string {
+func (w *Webhooks) Configure(c *Client, kind, name, path, fields string) string {
 	c.t.Helper()
 	resource := AdmissionPath + strings.ToLower(kind) + "s"
-	c.Create(resource, h.Configuration(kind, name, path, fields))
+	c.Create(resource, w.Configuration(kind, name, path, fields))
 	return resource + "/" + name
 }

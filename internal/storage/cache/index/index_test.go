@@ -18,16 +18,16 @@ func itemFields(i *item) []string { return i.fields }
 // twin is the simple implementation that a Set is compared with: a map that is sorted when it is read.
 type twin map[string]*item
 
-func (m twin) clone() twin {
-	c := make(twin, len(m))
-	for k, v := range m {
+func (t twin) clone() twin {
+	c := make(twin, len(t))
+	for k, v := range t {
 		c[k] = v
 	}
 	return c
 }
 
-func (m twin) list(from, prefix string, keep func(*item) bool) (out []*item) {
-	for k, v := range m {
+func (t twin) list(from, prefix string, keep func(*item) bool) (out []*item) {
+	for k, v := range t {
 		if k >= from && strings.HasPrefix(k, prefix) && keep(v) {
 			out = append(out, v)
 		}

@@ -8,19 +8,19 @@ import "sync/atomic"
 type LeafCache struct{ value atomic.Pointer[any] }
 
 // Load returns the cached value, or nil.
-func (n *LeafCache) Load() any {
-	if p := n.value.Load(); p != nil {
+func (c *LeafCache) Load() any {
+	if p := c.value.Load(); p != nil {
 		return *p
 	}
 	return nil
 }
 
 // LoadOrStore returns the cached value if there is one. Otherwise it stores v and returns it.
-func (n *LeafCache) LoadOrStore(v any) any {
-	if n.value.CompareAndSwap(nil, &v) {
+func (c *LeafCache) LoadOrStore(v any) any {
+	if c.value.CompareAndSwap(nil, &v) {
 		return v
 	}
-	return n.Load()
+	return c.Load()
 }
 
 // Leaves yields the values of Ascend leaf by leaf, until yield returns false. cache is the one of the leaf, or nil if

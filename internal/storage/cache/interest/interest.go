@@ -55,51 +55,51 @@ type Posting[W any] struct {
 
 // Acquire returns the posting of an interest. It lists the events from position next on, or earlier ones too if the
 // interest had a posting already. Release must be called for each call.
-func (x *Index[W]) Acquire(key Key, next uint64) *Posting[W] {
-	p := x.postings[key]
+func (ind *Index[W]) Acquire(key Key, next uint64) *Posting[W] {
+	p := ind.postings[key]
 	if p == nil {
-		if x.postings == nil {
-			x.postings = make(map[Key]*Posting[W])
+		if ind.postings == nil {
+			ind.postings = make(map[Key]*Posting[W])
 		}
 		p = &Posting[W]{key: key, floor: next}
-		x.postings[key] = p
-		x.count(key.Kind, 1)
+		ind.postings[key] = p
+		ind.count(key.Kind, 1)
 	}
 	p.users++
 	return p
 }
 
 // Release ends the use of a posting. The last user's call removes it.
-func (x *Index[W]) Release(p *Posting[W]) {
+func (ind *Index[W]) Release(p *Posting[W]) {
 	if p.users--; p.users == 0 {
-		delete(x.postings, p.key)
-		x.count(p.key.Kind, -1)
+		delete(ind.postings, p.key)
+		ind.count(p.key.Kind, -1)
 	}
 }
 
 // Len returns the number of postings.
-func (x *Index[W]) Len() int { return len(x.postings) }
+func (ind *Index[W]) Len() int { return len(ind.postings) }
 
 // Each calls yield with every posting.
-func (x *Index[W]) Each(yield func(*Posting[W])) {
-	for _, p := range x.postings {
+func (ind *Index[W]) Each(yield func(*Posting[W])) {
+	for _, p := range ind.postings {
 		yield(p)
 	}
 }
 
 // count changes the number of postings of a kind.
-func (x *Index[W]) count(kind Kind, by int) {
+func (ind *Index[W]) count(kind Kind, by int) {
 	i := int(kind) + namedKinds
-	for len(x.postingsOfKind) <= i {
-		x.postingsOfKind = append(x.postingsOfKind, 0)
+	for len(ind.postingsOfKind) <= i {
+		ind.postingsOfKind = append(ind.postingsOfKind, 0)
 	}
-	x.postingsOfKind[i] += by
+	ind.postingsOfKind[i] += by
 }
 
 // Append adds the event at position to the matching postings, and calls touched once for each of them. position must be
 // above all earlier ones.
-func (x *Index[W]) Append(position uint64, s Subject, touched func(*Posting[W])) {
-	x.matching(s, func(p *Posting[W]) {
+func (ind *Index[W]) Append(position uint64, s Subject, touched func(*Posting[W])) {
+	ind.matching(s, func(p *Posting[W]) {
 		p.positions = append(p.positions, position)
 		if touched != nil {
 			touched(p)
@@ -108,40 +108,40 @@ func (x *Index[W]) Append(position uint64, s Subject, touched func(*Posting[W]))
 }
 
 // Drop removes the event at position, which must be the oldest one, from the postings.
-func (x *Index[W]) Drop(position uint64, s Subject) {
-	x.matching(s, func(p *Posting[W]) { p.drop(position) })
+func (ind *Index[W]) Drop(position uint64, s Subject) {
+	ind.matching(s, func(p *Posting[W]) { p.drop(position) })
 }
 
 // matching calls yield once for each posting that the event matches.
-func (x *Index[W]) matching(s Subject, yield func(*Posting[W])) {
-	x.visit(Namespace, s.Namespace, yield)
-	x.visit(Name, s.Name, yield)
-	x.visit(Object, s.Key, yield)
+func (ind *Index[W]) matching(s Subject, yield func(*Posting[W])) {
+	ind.visit(Namespace, s.Namespace, yield)
+	ind.visit(Name, s.Name, yield)
+	ind.visit(Object, s.Key, yield)
 	if s.Unreadable {
-		for key, p := range x.postings {
+		for key, p := range ind.postings {
 			if key.Kind >= 0 {
 				yield(p)
 			}
 		}
 		return
 	}
-	for i := range max(0, len(x.postingsOfKind)-namedKinds) {
+	for i := range max(0, len(ind.postingsOfKind)-namedKinds) {
 		if i < len(s.Old) {
-			x.visit(Kind(i), s.Old[i], yield)
+			ind.visit(Kind(i), s.Old[i], yield)
 		}
 		if i < len(s.New) && (i >= len(s.Old) || s.Old[i] != s.New[i]) {
-			x.visit(Kind(i), s.New[i], yield)
+			ind.visit(Kind(i), s.New[i], yield)
 		}
 	}
 }
 
 // visit calls yield with the posting of one interest, if there is one.
-func (x *Index[W]) visit(kind Kind, value string, yield func(*Posting[W])) {
+func (ind *Index[W]) visit(kind Kind, value string, yield func(*Posting[W])) {
 	i := int(kind) + namedKinds
-	if i >= len(x.postingsOfKind) || x.postingsOfKind[i] == 0 {
+	if i >= len(ind.postingsOfKind) || ind.postingsOfKind[i] == 0 {
 		return
 	}
-	if p := x.postings[Key{kind, value}]; p != nil {
+	if p := ind.postings[Key{kind, value}]; p != nil {
 		yield(p)
 	}
 }

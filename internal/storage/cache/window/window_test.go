@@ -19,31 +19,31 @@ type record struct {
 	id             int
 }
 
-func (w *twin) live() []record { return w.all[w.trimmed:] }
+func (t *twin) live() []record { return t.all[t.trimmed:] }
 
-func (w *twin) bytes() (n int64) {
-	for _, r := range w.live() {
+func (t *twin) bytes() (n int64) {
+	for _, r := range t.live() {
 		n += r.size
 	}
 	return n
 }
 
-func (w *twin) covers(revision int64) bool {
-	for _, h := range w.holes {
+func (t *twin) covers(revision int64) bool {
+	for _, h := range t.holes {
 		if revision > h[0] && revision < h[1] {
 			return false
 		}
 	}
-	return revision >= w.start
+	return revision >= t.start
 }
 
-func (w *twin) after(revision int64) uint64 {
-	for i, r := range w.live() {
+func (t *twin) after(revision int64) uint64 {
+	for i, r := range t.live() {
 		if r.revision > revision {
-			return uint64(w.trimmed + i)
+			return uint64(t.trimmed + i)
 		}
 	}
-	return uint64(len(w.all))
+	return uint64(len(t.all))
 }
 
 func play(t *testing.T, script []byte) {

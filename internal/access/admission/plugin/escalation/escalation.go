@@ -55,7 +55,7 @@ type checker struct {
 }
 
 // check returns nil for writes of the server itself, which have no user, and of members of system:masters.
-func (g checker) check(ctx context.Context, a *admission.Attributes) error {
+func (c checker) check(ctx context.Context, a *admission.Attributes) error {
 	if a.Operation == admission.Delete || a.Resource.Group != rbacv1.GroupName || a.Subresource != "" {
 		return nil
 	}
@@ -65,14 +65,14 @@ func (g checker) check(ctx context.Context, a *admission.Attributes) error {
 	}
 	switch obj := a.Object.(type) {
 	case *rbacv1.Role:
-		return g.checkRole(ctx, u, a, obj.Rules, false)
+		return c.checkRole(ctx, u, a, obj.Rules, false)
 	case *rbacv1.ClusterRole:
 		old, _ := a.Old.(*rbacv1.ClusterRole)
-		return g.checkRole(ctx, u, a, obj.Rules, aggregates(obj) || old != nil && aggregates(old))
+		return c.checkRole(ctx, u, a, obj.Rules, aggregates(obj) || old != nil && aggregates(old))
 	case *rbacv1.RoleBinding:
-		return g.checkBinding(ctx, u, a, obj.RoleRef)
+		return c.checkBinding(ctx, u, a, obj.RoleRef)
 	case *rbacv1.ClusterRoleBinding:
-		return g.checkBinding(ctx, u, a, obj.RoleRef)
+		return c.checkBinding(ctx, u, a, obj.RoleRef)
 	}
 	return nil
 }
@@ -101,35 +101,35 @@ func changesOnlyOwners(a *admission.Attributes) bool {
 }
 
 // checkRole checks the rules of a role. aggregate means that the role gets the rules of other roles.
-func (g checker) checkRole(
+func (c checker) checkRole(
 	ctx context.Context, u *request.User, a *admission.Attributes, rules []rbacv1.PolicyRule, aggregate bool,
 ) error {
-	if g.allowed(ctx, u, a.Resource, "escalate", a.Namespace, requestName(ctx)) {
+	if c.allowed(ctx, u, a.Resource, "escalate", a.Namespace, requestName(ctx)) {
 		return nil
 	}
-	if err := g.rules.ConfirmNoEscalation(ctx, u, a.Namespace, a.Resource, rules); err != nil {
+	if err := c.rules.ConfirmNoEscalation(ctx, u, a.Namespace, a.Resource, rules); err != nil {
 		return forbidden(a, err)
 	}
 	if !aggregate {
 		return nil
 	}
-	if err := g.rules.ConfirmNoEscalation(ctx, u, a.Namespace, a.Resource, allRules); err != nil {
+	if err := c.rules.ConfirmNoEscalation(ctx, u, a.Namespace, a.Resource, allRules); err != nil {
 		return forbidden(a, errors.New("must have cluster-admin privileges to use the aggregationRule"))
 	}
 	return nil
 }
 
 // checkBinding checks the rules of the role of a binding.
-func (g checker) checkBinding(ctx context.Context, u *request.User, a *admission.Attributes, ref rbacv1.RoleRef) error {
+func (c checker) checkBinding(ctx context.Context, u *request.User, a *admission.Attributes, ref rbacv1.RoleRef) error {
 	resource := map[string]string{"Role": "roles", "ClusterRole": "clusterroles"}[ref.Kind]
 	if resource != "" &&
-		g.allowed(ctx, u, schema.GroupResource{Group: ref.APIGroup, Resource: resource}, "bind", a.Namespace, ref.Name) {
+		c.allowed(ctx, u, schema.GroupResource{Group: ref.APIGroup, Resource: resource}, "bind", a.Namespace, ref.Name) {
 		return nil
 	}
 	if err := validateRoleRef(ref, a.Namespace); err != nil {
 		return err
 	}
-	rules, err := g.rules.RoleRules(ctx, ref, a.Namespace)
+	rules, err := c.rules.RoleRules(ctx, ref, a.Namespace)
 	if kerrors.IsNotFound(err) {
 		// As in kube-apiserver, the error names the resource of the request instead of the resource of the role.
 		return kerrors.NewNotFound(a.Resource, ref.Name)
@@ -137,7 +137,7 @@ func (g checker) checkBinding(ctx context.Context, u *request.User, a *admission
 	if err != nil {
 		return err
 	}
-	if err := g.rules.ConfirmNoEscalation(ctx, u, a.Namespace, a.Resource, rules); err != nil {
+	if err := c.rules.ConfirmNoEscalation(ctx, u, a.Namespace, a.Resource, rules); err != nil {
 		return forbidden(a, err)
 	}
 	return nil
@@ -162,10 +162,10 @@ func validateRoleRef(ref rbacv1.RoleRef, namespace string) error {
 
 // allowed reports whether the user has a verb that permits more than the user's own permissions. An error of the
 // authorizer means no.
-func (g checker) allowed(
+func (c checker) allowed(
 	ctx context.Context, u *request.User, resource schema.GroupResource, verb, namespace, name string,
 ) bool {
-	decision, _, _ := authz.Further(ctx, g.authorizer, authz.Attributes{User: u, Info: &request.Info{
+	decision, _, _ := authz.Further(ctx, c.authorizer, authz.Attributes{User: u, Info: &request.Info{
 		Verb: verb, Group: resource.Group, Version: "*", Resource: resource.Resource, Namespace: namespace, Name: name,
 	}})
 	return decision == authz.Allow

@@ -178,19 +178,19 @@ func check(t *testing.T, attempts map[string]attempt) {
 	}
 }
 
-func (c *attempt) attributes() *admission.Attributes {
+func (att *attempt) attributes() *admission.Attributes {
 	a := &admission.Attributes{
-		Operation: c.operation, Resource: c.resource, Subresource: c.subresource, Namespace: "n", Object: c.obj, Old: c.old,
-		Requested: admission.Names{Resource: c.resource.WithVersion("v1")},
+		Operation: att.operation, Resource: att.resource, Subresource: att.subresource, Namespace: "n", Object: att.obj, Old: att.old,
+		Requested: admission.Names{Resource: att.resource.WithVersion("v1")},
 		User:      &request.User{Name: "system:node:a", Groups: []string{"system:nodes"}},
 	}
-	if c.namespace != "" {
-		a.Namespace = c.namespace
+	if att.namespace != "" {
+		a.Namespace = att.namespace
 	}
-	if a.Name = "robot"; c.obj != nil && c.resource != accounts {
-		a.Name = c.obj.GetName()
-	} else if c.old != nil {
-		a.Name = c.old.GetName()
+	if a.Name = "robot"; att.obj != nil && att.resource != accounts {
+		a.Name = att.obj.GetName()
+	} else if att.old != nil {
+		a.Name = att.old.GetName()
 	}
 	return a
 }

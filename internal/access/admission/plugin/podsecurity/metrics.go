@@ -41,24 +41,24 @@ func NewMetrics(m *metrics.Metrics) Metrics {
 }
 
 // Evaluated counts the comparison of a pod with a level.
-func (s *counters) Evaluated(decision, level, version, mode string, r Request) {
+func (co *counters) Evaluated(decision, level, version, mode string, r Request) {
 	if level == "privileged" && mode == "enforce" {
-		if c := s.privileged[r]; c != nil {
+		if c := co.privileged[r]; c != nil {
 			c.Inc()
 			return
 		}
 	}
-	s.evaluations.WithLabelValues(
+	co.evaluations.WithLabelValues(
 		decision, level, version, mode, r.Operation, r.Resource, r.Subresource,
 	).Inc()
 }
 
 // Exempted counts an exempt request.
-func (s *counters) Exempted(r Request) {
-	s.exemptions.WithLabelValues(r.Operation, r.Resource, r.Subresource).Inc()
+func (co *counters) Exempted(r Request) {
+	co.exemptions.WithLabelValues(r.Operation, r.Resource, r.Subresource).Inc()
 }
 
 // Failed counts an error.
-func (s *counters) Failed(fatal bool, r Request) {
-	s.errors.WithLabelValues(strconv.FormatBool(fatal), r.Operation, r.Resource, r.Subresource).Inc()
+func (co *counters) Failed(fatal bool, r Request) {
+	co.errors.WithLabelValues(strconv.FormatBool(fatal), r.Operation, r.Resource, r.Subresource).Inc()
 }

@@ -22,35 +22,35 @@ type account struct {
 }
 
 // enter waits for the turn in a namespace. The caller has to call leave.
-func (s *accounts) enter(ctx context.Context, namespace string) (*account, error) {
-	s.mu.Lock()
-	a := s.byNamespace[namespace]
+func (ac *accounts) enter(ctx context.Context, namespace string) (*account, error) {
+	ac.mu.Lock()
+	a := ac.byNamespace[namespace]
 	if a == nil {
 		a = &account{namespace: namespace, turn: make(chan struct{}, 1), known: map[string]held{}}
-		s.byNamespace[namespace] = a
+		ac.byNamespace[namespace] = a
 	}
 	a.users++
-	s.mu.Unlock()
+	ac.mu.Unlock()
 	select {
 	case a.turn <- struct{}{}:
 		return a, nil
 	case <-ctx.Done():
-		s.forget(a)
+		ac.forget(a)
 		return nil, ctx.Err()
 	}
 }
 
 // leave gives the turn to the next one.
-func (s *accounts) leave(a *account) {
+func (ac *accounts) leave(a *account) {
 	<-a.turn
-	s.forget(a)
+	ac.forget(a)
 }
 
 // forget drops the account if no write uses it any more.
-func (s *accounts) forget(a *account) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (ac *accounts) forget(a *account) {
+	ac.mu.Lock()
+	defer ac.mu.Unlock()
 	if a.users--; a.users == 0 {
-		delete(s.byNamespace, a.namespace)
+		delete(ac.byNamespace, a.namespace)
 	}
 }
