@@ -28,26 +28,26 @@ func (h *Handler) blame(w http.ResponseWriter, r *http.Request, info *request.In
 		return apierr.PathNotFound()
 	}
 	ctx := r.Context()
-	if err := h.mayReadHistory(ctx, info, info.Namespace); err != nil {
+	if err := h.past.mayRead(ctx, info, info.Namespace); err != nil {
 		return err
 	}
 	values := queryValue(r, "values") == "true"
 	if values { // they are what a get of the object shows
-		if err := h.may(ctx, "get", info, info.Namespace); err != nil {
+		if err := h.past.may(ctx, "get", info, info.Namespace); err != nil {
 			return err
 		}
 	}
-	since, err := h.historySince(ctx, s, info)
+	since, err := h.past.since(ctx, s, info)
 	if err != nil {
 		return err
 	}
 	b := &blaming{h: h, s: s, r: r, info: info, since: since}
 	if asOf := queryValue(r, history.AsOf); asOf != "" {
-		revision, err := h.revisionOf(ctx, s, info, asOf)
+		revision, err := h.past.revisionOf(ctx, s, info, asOf)
 		if err != nil {
 			return err
 		}
-		if _, err := h.viewPast(ctx, s, info, revision); err != nil {
+		if _, err := h.past.at(ctx, s, info, revision); err != nil {
 			return err
 		}
 		b.before = revision + 1

@@ -22,7 +22,7 @@ func (h *Handler) blockers(w http.ResponseWriter, r *http.Request, info *request
 	}
 	o, err := s.Resource.Reader.Readable(r.Context(), found)
 	if err != nil {
-		return h.explainRead(r.Context(), s, found, err)
+		return h.unreadable.explainRead(r.Context(), s, found, err)
 	}
 	answer, err := h.o.Blockers.Find(r.Context(), info, s.Served, o)
 	if err != nil {

@@ -48,7 +48,7 @@ func (s *served) decodeOwn(r *http.Request, in incoming) (registry.Object, error
 		return nil, err
 	}
 	obj := decoded.(registry.Object)
-	gvk := s.bodyKind(obj)
+	gvk := s.form.bodyKind(obj)
 	unknown, err := s.Coerce(obj, track)
 	if err != nil {
 		return nil, d.CannotHandle(gvk, err)

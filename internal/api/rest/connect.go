@@ -14,6 +14,7 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/access/auth/authz"
 	"github.com/keelson-dev/keelson/internal/api/rest/negotiate"
+	"github.com/keelson-dev/keelson/internal/api/write"
 	"github.com/keelson-dev/keelson/internal/machinery/proxy"
 	"github.com/keelson-dev/keelson/internal/machinery/proxy/websocket"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
@@ -22,13 +23,28 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// connect serves a subresource whose requests are forwarded: its steps are the options, admission, the permission to
-// create, the destination, and the forwarding.
+// connector serves subresources whose requests are forwarded to nodes, pods and services.
+type connector struct {
+	formats        negotiate.Formats
+	writes         *write.Pipeline
+	authorizer     authz.Authorizer // nil allows everything
+	cluster        registry.Cluster // nil: there is no connection to nodes
+	bytesPerSecond int64            // Options.ConnectionBytesPerSecond
+	observer       *ConnectMetrics
+}
+
+// connect serves a request for such a subresource.
 func (h *Handler) connect(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
+	return h.connector.serve(w, r, info, s)
+}
+
+// serve serves a subresource whose requests are forwarded: its steps are the options, admission, the permission to
+// create, the destination, and the forwarding.
+func (cn connector) serve(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
 	sub := s.Kind.Subresource(info.Subresource)
 	c := sub.Connect
 	if c.Reads {
-		if _, err := h.formats.Response(r, s.endpoint(negotiate.Endpoint{Transforms: true, Text: true})); err != nil {
+		if _, err := cn.formats.Response(r, s.form.endpoint(negotiate.Endpoint{Transforms: true, Text: true})); err != nil {
 			return err
 		}
 	} else if r.URL.Query().Has("dryRun") {
@@ -40,19 +56,19 @@ func (h *Handler) connect(w http.ResponseWriter, r *http.Request, info *request.
 	}
 	asked := registry.ConnectRequest{Namespace: info.Namespace, Name: info.Name, Options: options}
 	if !c.Reads {
-		if asked.Options, err = h.o.Writes.AdmitConnect(r.Context(), s.Served, sub, asked); err != nil {
+		if asked.Options, err = cn.writes.AdmitConnect(r.Context(), s.Served, sub, asked); err != nil {
 			return err
 		}
 	}
 	if c.NeedsCreate {
-		if err := h.mayCreate(r.Context(), info); err != nil {
+		if err := cn.mayCreate(r.Context(), info); err != nil {
 			return err
 		}
 	}
-	if h.o.Cluster == nil {
+	if cn.cluster == nil {
 		return kerrors.NewServiceUnavailable("this server has no connection to nodes")
 	}
-	d, err := c.Destination(r.Context(), h.o.Cluster, asked)
+	d, err := c.Destination(r.Context(), cn.cluster, asked)
 	if err != nil {
 		return connectError(s.gr, err)
 	}
@@ -63,11 +79,11 @@ func (h *Handler) connect(w http.ResponseWriter, r *http.Request, info *request.
 	r.Header.Del("Audit-Id") // which a filter has added
 	switch d.Protocol {
 	case registry.Read:
-		return h.readFrom(w, r, info, d)
+		return cn.readFrom(w, r, info, d)
 	case registry.Upgrade:
-		h.stream(w, r, info, d)
+		cn.stream(w, r, info, d)
 	default:
-		h.forward(w, r, d)
+		cn.forward(w, r, d)
 	}
 	return nil
 }
@@ -91,9 +107,9 @@ func connectQuery(r *http.Request, info *request.Info, c *registry.Connect) url.
 
 // mayCreate returns an error if the user may not create the subresource. Authorization has asked already if the method
 // is POST.
-func (h *Handler) mayCreate(ctx context.Context, info *request.Info) error {
+func (cn connector) mayCreate(ctx context.Context, info *request.Info) error {
 	user := request.UserFrom(ctx)
-	if info.Verb == "create" || h.o.Authorizer == nil {
+	if info.Verb == "create" || cn.authorizer == nil {
 		return nil
 	}
 	if user == nil {
@@ -101,7 +117,7 @@ func (h *Handler) mayCreate(ctx context.Context, info *request.Info) error {
 	}
 	create := *info
 	create.Verb = "create"
-	decision, reason, err := authz.Further(ctx, h.o.Authorizer, authz.Attributes{User: user, Info: &create})
+	decision, reason, err := authz.Further(ctx, cn.authorizer, authz.Attributes{User: user, Info: &create})
 	switch {
 	case err != nil:
 		return err
@@ -138,7 +154,7 @@ func answerConnectError(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // forward forwards a request to a node, a pod or a service, with its path and query.
-func (h *Handler) forward(w http.ResponseWriter, r *http.Request, d *registry.Destination) {
+func (cn connector) forward(w http.ResponseWriter, r *http.Request, d *registry.Destination) {
 	d.URL.RawQuery = r.URL.RawQuery
 	if d.URL.Path == "" && !proxy.IsUpgrade(r) && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 		// Relative links in the page would be wrong without the slash.
@@ -155,25 +171,25 @@ func (h *Handler) forward(w http.ResponseWriter, r *http.Request, d *registry.De
 		d.URL.Path = "/"
 	}
 	(&proxy.Handler{
-		Target: d.Target, Rewrite: rewriter, BytesPerSecond: h.o.ConnectionBytesPerSecond, Error: answerConnectError,
+		Target: d.Target, Rewrite: rewriter, BytesPerSecond: cn.bytesPerSecond, Error: answerConnectError,
 	}).ServeHTTP(w, r)
 }
 
 // stream forwards a connection to a kubelet. WebSockets are translated unless the kubelet takes them as they are.
-func (h *Handler) stream(w http.ResponseWriter, r *http.Request, info *request.Info, d *registry.Destination) {
+func (cn connector) stream(w http.ResponseWriter, r *http.Request, info *request.Info, d *registry.Destination) {
 	forwarder := &proxy.Handler{
-		Target: d.Target, UpgradeOnly: true, BytesPerSecond: h.o.ConnectionBytesPerSecond, Error: answerConnectError,
+		Target: d.Target, UpgradeOnly: true, BytesPerSecond: cn.bytesPerSecond, Error: answerConnectError,
 	}
-	h.o.ConnectObserver.webSocket(info.Subresource, d.Streams != nil || d.Tunnel)
+	cn.observer.webSocket(info.Subresource, d.Streams != nil || d.Tunnel)
 	switch {
 	case d.Streams != nil && websocket.Translates(r):
 		(&websocket.Translator{
-			Options: websocket.Options{Proxy: forwarder, Observe: byCode(h.o.ConnectObserver.translated)},
+			Options: websocket.Options{Proxy: forwarder, Observe: byCode(cn.observer.translated)},
 			Stdin:   d.Streams.Stdin, Stdout: d.Streams.Stdout, Stderr: d.Streams.Stderr, TTY: d.Streams.TTY,
 		}).ServeHTTP(w, r)
 	case d.Tunnel && websocket.Tunnels(r):
 		(&websocket.Tunnel{
-			Options: websocket.Options{Proxy: forwarder, Observe: byCode(h.o.ConnectObserver.tunneled)},
+			Options: websocket.Options{Proxy: forwarder, Observe: byCode(cn.observer.tunneled)},
 		}).ServeHTTP(w, r)
 	default:
 		forwarder.ServeHTTP(w, r)
@@ -184,7 +200,7 @@ func (h *Handler) stream(w http.ResponseWriter, r *http.Request, info *request.I
 const maxErrorText = 50000
 
 // readFrom answers with the body of a response to a GET.
-func (h *Handler) readFrom(w http.ResponseWriter, r *http.Request, info *request.Info, d *registry.Destination) error {
+func (cn connector) readFrom(w http.ResponseWriter, r *http.Request, info *request.Info, d *registry.Destination) error {
 	client := http.Client{Transport: d.Transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return errors.New("redirects forbidden")
 	}}
@@ -192,10 +208,10 @@ func (h *Handler) readFrom(w http.ResponseWriter, r *http.Request, info *request
 	if err != nil {
 		return err
 	}
-	h.o.ConnectObserver.log(d.Unverified)
+	cn.observer.log(d.Unverified)
 	response, err := client.Do(out)
 	if err != nil {
-		h.o.ConnectObserver.logFailed(err)
+		cn.observer.logFailed(err)
 		return apierr.New(http.StatusInternalServerError, "", err.Error())
 	}
 	defer response.Body.Close()

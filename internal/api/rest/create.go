@@ -12,7 +12,7 @@ import (
 
 // create stores a new object.
 func (h *Handler) create(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	in, err := h.incoming(r, info, s, createOptions)
+	in, err := h.requests.incoming(r, info, s, createOptions)
 	if err != nil {
 		return err
 	}
@@ -23,21 +23,21 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request, info *request.I
 	if err != nil {
 		return err
 	}
-	return h.writeResult(w, r, s, http.StatusCreated, in.accepted, result.Result)
+	return h.answers.result(w, r, s, http.StatusCreated, in.accepted, result.Result)
 }
 
-// writeResult answers what a write left behind.
-func (h *Handler) writeResult(
+// result answers what a write left behind.
+func (a answers) result(
 	w http.ResponseWriter, r *http.Request, s *served, code int, accepted negotiate.Accepted, result registry.Result,
 ) error {
 	if code == http.StatusCreated {
-		h.o.Created(r, s.Served, result.Object)
+		a.created(r, s.Served, result.Object)
 	}
 	item, err := s.Resource.Renderer.ResultJSON(r.Context(), result, s.Version)
 	if err != nil {
 		return err
 	}
-	return h.writeObject(w, r, s, code, accepted, view{o: result.Object, item: item})
+	return a.object(w, r, s, code, accepted, view{o: result.Object, item: item})
 }
 
 // codeOf is the status of an update or patch that succeeded.

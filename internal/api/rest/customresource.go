@@ -25,54 +25,54 @@ func (h *Handler) Bind(r *registry.Resource, v *registry.Version, creates *regis
 }
 
 // Served is the resource that b serves.
-func (b *CustomResource) Served() *registry.Served { return b.s.Served }
+func (c *CustomResource) Served() *registry.Served { return c.s.Served }
 
 // Unbind drops the data that the handler keeps for b. Requests may still use b.
-func (b *CustomResource) Unbind() { b.h.o.Writes.Forget(b.s.Served) }
+func (c *CustomResource) Unbind() { c.h.o.Writes.Forget(c.s.Served) }
 
 // Serve serves a request for the resource and version with the right scope, or returns the error for the response; then
 // nothing was written. The request's Info must be in its context.
-func (b *CustomResource) Serve(w http.ResponseWriter, r *http.Request) error {
+func (c *CustomResource) Serve(w http.ResponseWriter, r *http.Request) error {
 	info := request.InfoFrom(r.Context())
-	if b.s.Version.Warning != "" {
-		request.Warn(r.Context(), b.s.Version.Warning)
+	if c.s.Version.Warning != "" {
+		request.Warn(r.Context(), c.s.Version.Warning)
 	}
-	verb, err := b.verb(info)
+	verb, err := c.verb(info)
 	if err != nil {
 		return err
 	}
-	return b.h.serve(w, r, b.s, verb)
+	return c.h.serve(w, r, c.s, verb)
 }
 
 // verb returns the function for the verb of a request, whatever the rest of the path is.
-func (b *CustomResource) verb(info *request.Info) (verbFunc, error) {
+func (c *CustomResource) verb(info *request.Info) (verbFunc, error) {
 	if info.Subresource == "" {
 		if verb := verbs[info.Verb]; verb != nil {
-			return b.guarded(info, verb), nil
+			return c.guarded(info, verb), nil
 		}
-		return nil, kerrors.NewMethodNotSupported(b.s.gr, info.Verb)
+		return nil, kerrors.NewMethodNotSupported(c.s.gr, info.Verb)
 	}
-	sub := b.s.Kind.Subresource(info.Subresource)
-	switch verb := b.s.hiddenVerb(info); {
+	sub := c.s.Kind.Subresource(info.Subresource)
+	switch verb := c.s.hiddenVerb(info); {
 	case sub == nil && verb != nil:
 		return verb, nil
 	case sub == nil:
-		return nil, kerrors.NewNotFound(b.s.gr, info.Name)
+		return nil, kerrors.NewNotFound(c.s.gr, info.Name)
 	case !slices.Contains(sub.Verbs, info.Verb):
-		return nil, kerrors.NewMethodNotSupported(b.s.gr, info.Verb)
+		return nil, kerrors.NewMethodNotSupported(c.s.gr, info.Verb)
 	}
-	return b.s.verbOf(sub, info.Verb), nil
+	return c.s.verbOf(sub, info.Verb), nil
 }
 
 // needsName are the verbs of one object.
 var needsName = []string{"get", "update", "patch", "delete"}
 
 // guarded returns verb, or a function that returns the error if verb needs a name and the path has none.
-func (b *CustomResource) guarded(info *request.Info, verb verbFunc) verbFunc {
+func (c *CustomResource) guarded(info *request.Info, verb verbFunc) verbFunc {
 	if info.Name == "" && slices.Contains(needsName, info.Verb) {
 		return func(h *Handler, _ http.ResponseWriter, r *http.Request, _ *request.Info, s *served) error {
 			if info.Verb == "patch" {
-				if _, err := h.patchTypeOf(r, s); err != nil {
+				if _, err := h.requests.patchTypeOf(r, s); err != nil {
 					return err
 				}
 			}

@@ -23,11 +23,11 @@ import (
 
 // delete begins or completes an object's deletion.
 func (h *Handler) delete(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	accepted, err := h.objectsFor(r, info, s)
+	accepted, err := h.requests.response(r, info, s)
 	if err != nil {
 		return err
 	}
-	options, err := h.deleteOptions(r)
+	options, err := h.requests.deleteOptions(r)
 	if err != nil {
 		return err
 	}
@@ -37,23 +37,23 @@ func (h *Handler) delete(w http.ResponseWriter, r *http.Request, info *request.I
 	s.warnOfOrphans(r, options)
 	result, err := h.o.Writes.Delete(r.Context(), s.Served, info.Namespace, info.Name, options)
 	if err != nil {
-		return h.explainDelete(r.Context(), s, info, err)
+		return h.unreadable.explainDelete(r.Context(), s, info, err)
 	}
 	if result.Deleted && !s.Requests().ReturnDeleted {
-		return h.writeDeleted(w, r, s, accepted, result.Object)
+		return writeDeleted(w, r, s, accepted, result.Object)
 	}
 	code := http.StatusOK
 	if o := options.OrphanDependents; !result.Deleted && o != nil && !*o { //nolint:staticcheck // deprecated, still served
 		code = http.StatusAccepted
 	}
-	err = h.writeResult(w, r, s, code, accepted, result.Result)
-	return h.shownOrDone(w, r, s, accepted, err, info.Name)
+	err = h.answers.result(w, r, s, code, accepted, result.Result)
+	return shownOrDone(w, r, s, accepted, err, info.Name)
 }
 
 // shownOrDone is called after a deletion with the error of its answer. A deletion does not depend on a conversion
 // webhook: if what was deleted cannot be shown in the version of the request, the answer is a Status with a warning. An
 // error would tell that nothing has happened.
-func (h *Handler) shownOrDone(
+func shownOrDone(
 	w http.ResponseWriter, r *http.Request, s *served, accepted negotiate.Accepted, err error, name string,
 ) error {
 	if !isConversionError(err) {
@@ -75,7 +75,7 @@ func (s *served) warnOfOrphans(r *http.Request, o *metav1.DeleteOptions) {
 }
 
 // writeDeleted answers the Status of a completed deletion.
-func (h *Handler) writeDeleted(
+func writeDeleted(
 	w http.ResponseWriter, r *http.Request, s *served, accepted negotiate.Accepted, o *cache.Object,
 ) error {
 	obj, err := s.Resource.Decoder.DecodeStored(o)
@@ -88,8 +88,8 @@ func (h *Handler) writeDeleted(
 }
 
 // deleteOptions reads DeleteOptions from the body or, without one, the query.
-func (h *Handler) deleteOptions(r *http.Request) (*metav1.DeleteOptions, error) {
-	media, err := h.formats.Body(r)
+func (q requests) deleteOptions(r *http.Request) (*metav1.DeleteOptions, error) {
+	media, err := q.formats.Body(r)
 	if err != nil && r.ContentLength != 0 {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (h *Handler) deleteOptions(r *http.Request) (*metav1.DeleteOptions, error) 
 			return nil, kerrors.NewBadRequest(err.Error())
 		}
 	}
-	if !h.o.NameUnreadable {
+	if !q.unsafeDeletes {
 		options.IgnoreStoreReadErrorWithClusterBreakingPotential = nil
 	}
 	if errs := metavalidation.ValidateDeleteOptions(options); len(errs) > 0 {
@@ -166,7 +166,7 @@ func decodeDeleteOptions(media scheme.Media, body []byte, into *metav1.DeleteOpt
 // deleteCollection deletes the matching objects of a collection, as many concurrently as there are workers, and
 // responds with the list of them.
 func (h *Handler) deleteCollection(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	accepted, err := h.objectsFor(r, &request.Info{Name: "collection"}, s)
+	accepted, err := h.requests.response(r, &request.Info{Name: "collection"}, s)
 	if err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func (h *Handler) deleteCollection(w http.ResponseWriter, r *http.Request, info 
 	if err != nil {
 		return err
 	}
-	options, err := h.deleteOptions(r)
+	options, err := h.requests.deleteOptions(r)
 	if err != nil {
 		return err
 	}
@@ -211,6 +211,6 @@ func (h *Handler) deleteCollection(w http.ResponseWriter, r *http.Request, info 
 	if err := cmp.Or(workers.Wait(), err); err != nil {
 		return err
 	}
-	err = h.writeList(w, r, s, accepted, p)
-	return h.shownOrDone(w, r, s, accepted, err, "")
+	err = h.answers.list(w, r, s, accepted, p)
+	return shownOrDone(w, r, s, accepted, err, "")
 }

@@ -12,7 +12,7 @@ import (
 
 // get answers one object.
 func (h *Handler) get(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	accepted, err := h.objectsFor(r, info, s)
+	accepted, err := h.requests.response(r, info, s)
 	if err != nil {
 		return err
 	}
@@ -25,15 +25,15 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, info *request.Info
 	}
 	o, err := s.Resource.Reader.Readable(r.Context(), found)
 	if err == nil {
-		err = h.writeObject(w, r, s, http.StatusOK, accepted, view{o: o})
+		err = h.answers.object(w, r, s, http.StatusOK, accepted, view{o: o})
 	}
-	return h.explainRead(r.Context(), s, found, err)
+	return h.unreadable.explainRead(r.Context(), s, found, err)
 }
 
 // read returns the object that the request names, as new as its resourceVersion
 // parameter demands, or as of asOf. Its value may be unreadable.
 func (h *Handler) read(r *http.Request, info *request.Info, s *served) (*cache.Object, error) {
-	past, asked, err := h.pastView(r, s, info)
+	past, asked, err := h.past.view(r, s, info)
 	if err != nil {
 		return nil, err
 	}

@@ -25,7 +25,7 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 		return apierr.PathNotFound()
 	}
 	ctx := r.Context()
-	if err := h.mayReadHistory(ctx, info, info.Namespace); err != nil {
+	if err := h.past.mayRead(ctx, info, info.Namespace); err != nil {
 		return err
 	}
 	o, err := parseHistoryOptions(r)
@@ -34,11 +34,11 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 	}
 	if o.objects {
 		// The objects are what a get of them shows.
-		if err := h.may(ctx, "get", info, info.Namespace); err != nil {
+		if err := h.past.may(ctx, "get", info, info.Namespace); err != nil {
 			return err
 		}
 	}
-	since, err := h.historySince(ctx, s, info)
+	since, err := h.past.since(ctx, s, info)
 	if err != nil {
 		return err
 	}
@@ -149,9 +149,9 @@ func (c *conversions) convert(ctx context.Context, batch []registry.PastChange) 
 	}
 }
 
-// historySince returns the revision from which on the user may read the past in the namespace of the request.
-func (h *Handler) historySince(ctx context.Context, s *served, info *request.Info) (int64, error) {
-	return h.rights().Since(ctx, s.Resource, info)
+// since returns the revision from which on the user may read the past in the namespace of the request.
+func (p past) since(ctx context.Context, s *served, info *request.Info) (int64, error) {
+	return p.rights.Since(ctx, s.Resource, info)
 }
 
 // historyOptions are the parameters of a request for the history of an object.

@@ -16,7 +16,7 @@ import (
 
 // list answers the objects of a collection.
 func (h *Handler) list(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	accepted, err := h.objectsFor(r, info, s)
+	accepted, err := h.requests.response(r, info, s)
 	if err != nil {
 		return err
 	}
@@ -33,9 +33,9 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, info *request.Inf
 	}
 	page, err := h.page(r, info, s, sel, &options)
 	if err == nil {
-		err = h.writeList(w, r, s, accepted, page)
+		err = h.answers.list(w, r, s, accepted, page)
 	}
-	return h.explainList(r.Context(), s, info.Namespace, err)
+	return h.unreadable.explainList(r.Context(), s, info.Namespace, err)
 }
 
 // page is the result of one list request.

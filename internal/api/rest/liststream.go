@@ -121,40 +121,40 @@ func (p *page) inBatches(ctx context.Context, encode encodeBatch, send func([]by
 	return all.err
 }
 
-func (all *batches) read(ctx context.Context) {
-	defer close(all.encoded)
-	defer func() { all.panicked = recover() }()
-	all.err = all.page.each(ctx, func(o *cache.Object) error {
-		all.objects = append(all.objects, o)
-		if all.size += len(o.Data); all.size < streamBatch && len(all.objects) < lookAt {
+func (ba *batches) read(ctx context.Context) {
+	defer close(ba.encoded)
+	defer func() { ba.panicked = recover() }()
+	ba.err = ba.page.each(ctx, func(o *cache.Object) error {
+		ba.objects = append(ba.objects, o)
+		if ba.size += len(o.Data); ba.size < streamBatch && len(ba.objects) < lookAt {
 			return nil
 		}
-		return all.start(ctx)
+		return ba.start(ctx)
 	})
-	if all.err == nil && len(all.objects) > 0 {
-		all.err = all.start(ctx)
+	if ba.err == nil && len(ba.objects) > 0 {
+		ba.err = ba.start(ctx)
 	}
 }
 
 // start waits for room for the next batch and begins to encode it.
-func (all *batches) start(ctx context.Context) error {
-	one := &batch{done: make(chan struct{}), places: min(1+all.size/streamBatch, cap(all.room))}
+func (ba *batches) start(ctx context.Context) error {
+	one := &batch{done: make(chan struct{}), places: min(1+ba.size/streamBatch, cap(ba.room))}
 	for range one.places {
 		select {
-		case all.room <- struct{}{}:
+		case ba.room <- struct{}{}:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
-	objects := all.objects
-	all.objects, all.size = nil, 0
+	objects := ba.objects
+	ba.objects, ba.size = nil, 0
 	go func() {
 		defer close(one.done)
 		defer func() { one.panicked = recover() }()
 		one.b = getBuffer()
-		*one.b, one.err = all.encode(ctx, (*one.b)[:0], objects)
+		*one.b, one.err = ba.encode(ctx, (*one.b)[:0], objects)
 	}()
-	all.encoded <- one // there is room: each batch has a place
+	ba.encoded <- one // there is room: each batch has a place
 	return nil
 }
 
@@ -170,9 +170,9 @@ type listStream struct {
 	preparing sync.Mutex
 }
 
-// writeStreamed answers a streamed page. YAML and indented JSON are not indented then: a document of JSON is one of
+// streamed answers a streamed page. YAML and indented JSON are not indented then: a document of JSON is one of
 // YAML too.
-func (h *Handler) writeStreamed(
+func (a answers) streamed(
 	w http.ResponseWriter, r *http.Request, s *served, accepted negotiate.Accepted, p *page,
 ) error {
 	if accepted.Media == scheme.CBOR {
@@ -193,7 +193,7 @@ func (h *Handler) writeStreamed(
 		if err != nil {
 			return err
 		}
-		t := &tableWriter{s: s, accepted: accepted, include: include, ages: ages{now: h.o.Now()}}
+		t := &tableWriter{s: s, accepted: accepted, include: include, ages: ages{now: a.now()}}
 		send = func() error { return l.table(t) }
 	case accepted.Media == scheme.Protobuf:
 		size, err := l.protoSize()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,9 +41,15 @@ func checkAsOf(r *http.Request, info *request.Info, s *served) error {
 	return kerrors.NewBadRequest("asOf is only for reads")
 }
 
-// pastView returns the view of the objects in the namespace of the request as of the parameter asOf. asked is false if the request
+// past reads the past for users who may.
+type past struct {
+	rights history.Rights // what users may read of it
+	now    func() time.Time
+}
+
+// view returns the view of the objects in the namespace of the request as of the parameter asOf. asked is false if the request
 // has none.
-func (h *Handler) pastView(r *http.Request, s *served, info *request.Info) (v *cache.View, asked bool, err error) {
+func (p past) view(r *http.Request, s *served, info *request.Info) (v *cache.View, asked bool, err error) {
 	if !strings.Contains(r.URL.RawQuery, history.AsOf) {
 		return nil, false, nil
 	}
@@ -53,14 +60,14 @@ func (h *Handler) pastView(r *http.Request, s *served, info *request.Info) (v *c
 	if queryValue(r, "resourceVersion") != "" {
 		return nil, true, kerrors.NewBadRequest("asOf and resourceVersion cannot be used together")
 	}
-	if err := h.mayReadHistory(r.Context(), info, info.Namespace); err != nil {
+	if err := p.mayRead(r.Context(), info, info.Namespace); err != nil {
 		return nil, true, err
 	}
-	revision, err := h.revisionOf(r.Context(), s, info, asOf)
+	revision, err := p.revisionOf(r.Context(), s, info, asOf)
 	if err != nil {
 		return nil, true, err
 	}
-	v, err = h.viewPast(r.Context(), s, info, revision)
+	v, err = p.at(r.Context(), s, info, revision)
 	return v, true, err
 }
 
@@ -69,7 +76,7 @@ func (h *Handler) page(
 	r *http.Request, info *request.Info, s *served, sel *selection, o *listOptions,
 ) (*page, error) {
 	ctx := r.Context()
-	view, asked, err := h.pastView(r, s, info)
+	view, asked, err := h.past.view(r, s, info)
 	if err != nil {
 		return nil, err
 	}
@@ -77,10 +84,10 @@ func (h *Handler) page(
 		p, err := s.page(r, sel, o)
 		compacted := (*storage.CompactedError)(nil)
 		exact := o.ResourceVersionMatch == metav1.ResourceVersionMatchExact && o.Continue == ""
-		if !exact || !errors.As(err, &compacted) || h.mayReadHistory(ctx, info, info.Namespace) != nil {
+		if !exact || !errors.As(err, &compacted) || h.past.mayRead(ctx, info, info.Namespace) != nil {
 			return p, err
 		}
-		if view, err = h.viewPast(ctx, s, info, compacted.Revision); err != nil {
+		if view, err = h.past.at(ctx, s, info, compacted.Revision); err != nil {
 			return nil, err
 		}
 	}
@@ -93,7 +100,7 @@ func (h *Handler) page(
 		if next.Revision <= 0 {
 			return nil, kerrors.NewBadRequest("invalid continue token: the list that it continues is not one of the past")
 		}
-		if view, err = h.viewPast(ctx, s, info, next.Revision); err != nil {
+		if view, err = h.past.at(ctx, s, info, next.Revision); err != nil {
 			return nil, err
 		}
 		token = &next
@@ -102,14 +109,14 @@ func (h *Handler) page(
 	return p, history.NotKept(err)
 }
 
-// viewPast returns the view at a revision, for a user who may read the history of the namespace of the request. What was there before
+// at returns the view at a revision, for a user who may read the history of the namespace of the request. What was there before
 // that namespace was created is for users who may read the history of all namespaces.
-func (h *Handler) viewPast(
+func (p past) at(
 	ctx context.Context, s *served, info *request.Info, revision int64,
 ) (*cache.View, error) {
-	since, err := h.historySince(ctx, s, info)
+	since, err := p.since(ctx, s, info)
 	if err == nil && revision < since {
-		err = h.mayReadHistory(ctx, info, "") // which is refused, or since would be 0
+		err = p.mayRead(ctx, info, "") // which is refused, or since would be 0
 	}
 	if err != nil {
 		return nil, err
@@ -118,22 +125,17 @@ func (h *Handler) viewPast(
 	return v, history.NotKept(err)
 }
 
-// rights decides what users may read of the past.
-func (h *Handler) rights() history.Rights {
-	return history.Rights{Authorizer: h.o.Authorizer, Registry: h.o.Registry}
-}
-
-// mayReadHistory returns the error for a user who may not read the history of the resource in a namespace, "" being all.
-func (h *Handler) mayReadHistory(ctx context.Context, info *request.Info, namespace string) error {
-	return h.may(ctx, history.ReadHistory, info, namespace)
+// mayRead returns the error for a user who may not read the history of the resource in a namespace, "" being all.
+func (p past) mayRead(ctx context.Context, info *request.Info, namespace string) error {
+	return p.may(ctx, history.ReadHistory, info, namespace)
 }
 
 // may returns the error for a user who has no permission for a verb on the object or resource of the request itself, in a namespace.
-func (h *Handler) may(ctx context.Context, verb string, info *request.Info, namespace string) error {
-	return h.rights().May(ctx, verb, info, namespace)
+func (p past) may(ctx context.Context, verb string, info *request.Info, namespace string) error {
+	return p.rights.May(ctx, verb, info, namespace)
 }
 
 // revisionOf returns the revision that asOf means.
-func (h *Handler) revisionOf(ctx context.Context, s *served, info *request.Info, asOf string) (int64, error) {
-	return history.RevisionOf(ctx, s.Served, info.Namespace, info.Name, asOf, h.o.Now())
+func (p past) revisionOf(ctx context.Context, s *served, info *request.Info, asOf string) (int64, error) {
+	return history.RevisionOf(ctx, s.Served, info.Namespace, info.Name, asOf, p.now())
 }

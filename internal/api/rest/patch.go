@@ -16,7 +16,7 @@ import (
 // patch changes an object by a JSON patch, a merge patch, a strategic merge patch
 // or server-side apply.
 func (h *Handler) patch(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	in, err := h.incomingPatch(r, info, s)
+	in, err := h.requests.incomingPatch(r, info, s)
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (h *Handler) patch(w http.ResponseWriter, r *http.Request, info *request.In
 	if err != nil {
 		return err
 	}
-	return h.writeResult(w, r, s, codeOf(result), in.accepted, result.Result)
+	return h.answers.result(w, r, s, codeOf(result), in.accepted, result.Result)
 }
 
 // patchOf returns the patch that a request brings.

@@ -3,16 +3,18 @@ package rest
 import (
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/keelson-dev/keelson/internal/api/rest/negotiate"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 	"github.com/keelson-dev/keelson/internal/object/apierr"
+	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
 // This file is the matrix of what is rendered and how. What a client accepts (negotiate.Accepted) has a media type and
 // says what to show: the objects (Plain), their metadata, or a Table. Every answer about objects goes through one of
-// three functions: writeObject, writeList, and watchStream.append for the events of a watch.
+// three functions: answers.object, answers.list, and watchStream.append for the events of a watch.
 //
 //	               JSON                  YAML, indented JSON   protobuf               CBOR
 //	object         appendObject          made from JSON        appendProtoObject      appendCBOR
@@ -35,18 +37,24 @@ type view struct {
 	item []byte
 }
 
-// writeObject answers one object.
-func (h *Handler) writeObject(
+// answers writes objects of resources as responses.
+type answers struct {
+	now     func() time.Time // for ages in Tables
+	created func(r *http.Request, s *registry.Served, o *cache.Object)
+}
+
+// object answers one object.
+func (a answers) object(
 	w http.ResponseWriter, r *http.Request, s *served, code int, accepted negotiate.Accepted, v view,
 ) error {
-	if err := s.checkFormat(accepted); err != nil {
+	if err := s.form.checkFormat(accepted); err != nil {
 		return err
 	}
 	switch accepted.As {
 	case negotiate.Table:
-		return h.writeTable(w, r, s, code, accepted, &page{revision: v.o.Revision}, []view{v})
+		return a.table(w, r, s, code, accepted, &page{revision: v.o.Revision}, []view{v})
 	case negotiate.PartialMetadataList:
-		return s.notAList()
+		return s.form.notAList()
 	}
 	buf := getBuffer()
 	defer putBuffer(buf)
@@ -68,20 +76,20 @@ func (h *Handler) writeObject(
 	return writeBody(w, r, code, accepted, *buf)
 }
 
-// writeList answers a page of a list.
-func (h *Handler) writeList(
+// list answers a page of a list.
+func (a answers) list(
 	w http.ResponseWriter, r *http.Request, s *served, accepted negotiate.Accepted, p *page,
 ) error {
-	if err := s.checkFormat(accepted); err != nil {
+	if err := s.form.checkFormat(accepted); err != nil {
 		return err
 	}
 	if accepted.As == negotiate.PartialMetadata {
 		return apierr.NotAcceptable(
-			"you requested PartialObjectMetadata, but the requested object is a list (" + s.goType() + "List)",
+			"you requested PartialObjectMetadata, but the requested object is a list (" + s.form.goType() + "List)",
 		)
 	}
 	if p.streamed != nil || s.isBuiltWhole(accepted) && s.listSize(p) > s.pageBytes {
-		return h.writeStreamed(w, r, s, accepted, p)
+		return a.streamed(w, r, s, accepted, p)
 	}
 	if accepted.As != negotiate.PartialMetadataList {
 		if err := s.Resource.Renderer.Prepare(r.Context(), p.objects); err != nil {
@@ -96,7 +104,7 @@ func (h *Handler) writeList(
 		for i, o := range p.objects {
 			views[i] = view{o: o}
 		}
-		return h.writeTable(w, r, s, http.StatusOK, accepted, p, views)
+		return a.table(w, r, s, http.StatusOK, accepted, p, views)
 	}
 	if done, err := s.writeByChunks(w, r, accepted, p); done || err != nil {
 		return err
@@ -109,7 +117,7 @@ func (h *Handler) writeList(
 	case accepted.Media == scheme.JSON && !accepted.Pretty:
 		if accepted.As == negotiate.Plain && s.listSize(p) > s.pageBytes &&
 			!s.Resource.Renderer.NoteRequest(s.Resource.Renderer.ItemEncodingID(s.Version, false)) {
-			return h.writeStreamed(w, r, s, accepted, p) // most clients list once: its encodings are not kept
+			return a.streamed(w, r, s, accepted, p) // most clients list once: its encodings are not kept
 		}
 		return s.writeJSONList(w, r, accepted, p)
 	}

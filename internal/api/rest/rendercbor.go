@@ -48,7 +48,7 @@ func (s *served) writeCBORList(w http.ResponseWriter, r *http.Request, p *page) 
 		if err != nil {
 			return err
 		}
-		s.listedCBOR(obj)
+		s.form.listedCBOR(obj)
 		items[i] = obj
 	}
 	body, err := scheme.AppendCBOR(nil, map[string]any{

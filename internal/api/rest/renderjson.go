@@ -176,7 +176,7 @@ func (s *served) jsonList(
 // jsonListHead appends a list's document up to its first item.
 func (s *served) jsonListHead(b []byte, accepted negotiate.Accepted, p *page) []byte {
 	if accepted.As != negotiate.PartialMetadataList {
-		return s.listHead(b, p)
+		return s.form.listHead(b, p)
 	}
 	b = append(b, `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/`...)
 	b = append(b, accepted.AsVersion...)
@@ -187,9 +187,9 @@ func (s *served) jsonListHead(b []byte, accepted negotiate.Accepted, p *page) []
 // jsonListTail appends what follows the last item.
 func (s *served) jsonListTail(b []byte, accepted negotiate.Accepted, p *page) []byte {
 	if accepted.As == negotiate.PartialMetadataList {
-		return s.metadataListTail(b, p)
+		return s.form.metadataListTail(b, p)
 	}
-	return s.listTail(b, p)
+	return s.form.listTail(b, p)
 }
 
 // appendListHead appends a list's metadata and what opens its items.

@@ -23,7 +23,7 @@ func (s *served) appendProtoObject(ctx context.Context, b []byte, accepted negot
 		}
 		return wire.NewEnvelopeHead("meta.k8s.io/"+accepted.AsVersion, "PartialObjectMetadata").Append(b, meta), nil
 	}
-	if err := s.checkFormat(accepted); err != nil {
+	if err := s.form.checkFormat(accepted); err != nil {
 		return b, err
 	}
 	raw, err := s.Resource.Renderer.ItemProto(ctx, v.o, s.Version)

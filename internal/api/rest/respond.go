@@ -133,10 +133,16 @@ func putBuffer(b *[]byte) {
 	buffers.Put(b)
 }
 
-// objectsFor negotiates the response of a request for objects of s, or of its
+// requests reads what clients send.
+type requests struct {
+	formats       negotiate.Formats
+	unsafeDeletes bool // objects that cannot be read may be deleted
+}
+
+// response negotiates the response of a request for objects of s, or of its
 // subresources.
-func (h *Handler) objectsFor(r *http.Request, info *request.Info, s *served) (negotiate.Accepted, error) {
-	return h.formats.Response(r, s.endpoint(negotiate.Endpoint{
+func (q requests) response(r *http.Request, info *request.Info, s *served) (negotiate.Accepted, error) {
+	return q.formats.Response(r, s.form.endpoint(negotiate.Endpoint{
 		Transforms: true,
 		// Reviews and posts to subresources have no Table.
 		NoTable: !s.Kind.HasVerb("list") || r.Method == http.MethodPost && info.Subresource != "",

@@ -19,6 +19,7 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/access/auth/authz"
 	"github.com/keelson-dev/keelson/internal/api/blockers"
+	"github.com/keelson-dev/keelson/internal/api/history"
 	"github.com/keelson-dev/keelson/internal/api/rest/negotiate"
 	"github.com/keelson-dev/keelson/internal/api/undelete"
 	"github.com/keelson-dev/keelson/internal/api/write"
@@ -78,15 +79,19 @@ type Options struct {
 
 // Handler serves requests for resources: BuiltIn serves built-in ones, Bind custom ones.
 type Handler struct {
-	o       Options
-	formats negotiate.Formats
+	o          Options
+	requests   requests
+	answers    answers
+	past       past
+	unreadable unreadable
+	connector  connector
 }
 
 // served is one resource in one version, with what its answers begin with.
 type served struct {
 	*registry.Served
-	representation
-	gr schema.GroupResource
+	form representation
+	gr   schema.GroupResource
 
 	typedListHead          []byte
 	objectProto, listProto wire.EnvelopeHead
@@ -115,7 +120,17 @@ func New(o Options) *Handler {
 	if o.MinRequestTimeout == 0 {
 		o.MinRequestTimeout = 30 * time.Minute
 	}
-	return &Handler{o: o, formats: negotiate.Formats{CBOR: o.CBOR}}
+	formats := negotiate.Formats{CBOR: o.CBOR}
+	return &Handler{
+		o: o, requests: requests{formats: formats, unsafeDeletes: o.NameUnreadable},
+		answers:    answers{now: o.Now, created: o.Created},
+		past:       past{rights: history.Rights{Authorizer: o.Authorizer, Registry: o.Registry}, now: o.Now},
+		unreadable: unreadable{named: o.NameUnreadable, authorizer: o.Authorizer},
+		connector: connector{
+			formats: formats, writes: o.Writes, authorizer: o.Authorizer, cluster: o.Cluster,
+			bytesPerSecond: o.ConnectionBytesPerSecond, observer: o.ConnectObserver,
+		},
+	}
 }
 
 // builtIn answers the requests for one version of a built-in resource.
@@ -141,9 +156,9 @@ func newServed(r *registry.Served) *served {
 	if r.Version.Warning != "" {
 		s.deprecation = &request.Deprecation{Removed: r.Version.Removed}
 	}
-	s.representation = typedRepresentation{s}
+	s.form = typedRepresentation{s}
 	if kind.Unstructured() {
-		s.representation = unstructuredRepresentation{s}
+		s.form = unstructuredRepresentation{s}
 	}
 	return s
 }
@@ -211,10 +226,10 @@ var verbs = map[string]verbFunc{
 
 // verb finds what serves a request.
 func (b builtIn) verb(r *http.Request, info *request.Info, s *served) (verbFunc, error) {
-	if err := s.checkNamespace(info); err != nil {
+	if err := b.checkNamespace(info); err != nil {
 		return nil, err
 	}
-	if !s.scopeMatches(info) || !wellFormedPath(info) || info.Verb == "proxy" {
+	if !b.scopeMatches(info) || !wellFormedPath(info) || info.Verb == "proxy" {
 		return nil, apierr.PathNotFound() // nothing is served below /api/v1/proxy any more
 	}
 	if info.Subresource != "" {
@@ -227,7 +242,7 @@ func (b builtIn) verb(r *http.Request, info *request.Info, s *served) (verbFunc,
 		return nil, apierr.PathMethodNotAllowed()
 	}
 	verb := verbs[info.Verb]
-	if verb == nil || !s.allows(r, info) {
+	if verb == nil || !b.allows(r, info) {
 		return nil, apierr.PathMethodNotAllowed()
 	}
 	if s.Resource.Virtual() {
@@ -248,7 +263,8 @@ func wellFormedPath(info *request.Info) bool {
 
 // checkNamespace refuses an object in a namespace without a name (".../namespaces//pods/x"). Only lists and watches across
 // namespaces may have such a path.
-func (s *served) checkNamespace(info *request.Info) error {
+func (b builtIn) checkNamespace(info *request.Info) error {
+	s := b.served()
 	if !s.Kind.Namespaced || !info.InNamespace || info.Namespace != "" || !wellFormedPath(info) {
 		return nil
 	}
@@ -266,7 +282,8 @@ func (s *served) checkNamespace(info *request.Info) error {
 }
 
 // scopeMatches reports whether the scope of the resource allows the namespace in the path, or its absence.
-func (s *served) scopeMatches(info *request.Info) bool {
+func (b builtIn) scopeMatches(info *request.Info) bool {
+	s := b.served()
 	if !s.Kind.Namespaced {
 		// The path of a namespace itself names it as namespace and as object.
 		return info.Namespace == "" || s.Kind.Resource == "namespaces" && info.Namespace == info.Name && !info.InNamespace
@@ -279,7 +296,8 @@ func (s *served) scopeMatches(info *request.Info) bool {
 }
 
 // allows reports whether the resource has the verb at this path.
-func (s *served) allows(r *http.Request, info *request.Info) bool {
+func (b builtIn) allows(r *http.Request, info *request.Info) bool {
+	s := b.served()
 	switch info.Verb {
 	case "create":
 		if info.Name != "" || s.Kind.Namespaced && info.Namespace == "" {

@@ -24,7 +24,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, info *request.I
 	if s.Kind.Namespaced && info.Namespace == "" {
 		return apierr.PathNotFound()
 	}
-	in, err := h.incoming(r, info, s, createOptions)
+	in, err := h.requests.incoming(r, info, s, createOptions)
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ var (
 )
 
 func (h *Handler) getScale(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	accepted, err := h.objectsFor(r, info, s)
+	accepted, err := h.requests.response(r, info, s)
 	if err != nil {
 		return err
 	}
@@ -40,10 +40,10 @@ func (h *Handler) getScale(w http.ResponseWriter, r *http.Request, info *request
 	if err != nil {
 		return err
 	}
-	return h.writeScale(w, r, info, s, accepted, o)
+	return h.answers.scale(w, r, info, s, accepted, o)
 }
 
-func (h *Handler) writeScale(
+func (a answers) scale(
 	w http.ResponseWriter, r *http.Request, info *request.Info, s *served, accepted negotiate.Accepted, o *cache.Object,
 ) error {
 	obj, err := s.Resource.Decoder.Decode(r.Context(), o)
@@ -65,11 +65,11 @@ func (h *Handler) writeScale(
 	scale.SetGroupVersionKind(write.ScaleKind)
 	switch accepted.As {
 	case negotiate.Table:
-		table, err := newScaleTable(r, accepted, scale, h.o.Now())
+		table, err := newScaleTable(r, accepted, scale, a.now())
 		if err != nil {
 			return err
 		}
-		s.scaleTable(table, scale.Spec.Replicas)
+		s.form.scaleTable(table, scale.Spec.Replicas)
 		return writeTyped(w, r, http.StatusOK, accepted, wire.EnvelopeHead{}, table)
 	case negotiate.PartialMetadata:
 		return writePartial(w, r, http.StatusOK, accepted, &scale.ObjectMeta)

@@ -15,14 +15,14 @@ import (
 )
 
 func (h *Handler) updateScale(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	in, err := h.incoming(r, info, s, updateOptions)
+	in, err := h.requests.incoming(r, info, s, updateOptions)
 	if err != nil {
 		return err
 	}
 	sub := s.Kind.Subresource(info.Subresource)
 	sent, err := decodeWith(s.subDecoder(sub, registry.NewScale, "autoscaling.Scale"), r, in)
 	if err != nil {
-		return s.scaleDecodeError(err)
+		return s.form.scaleDecodeError(err)
 	}
 	noteSent(r, write.ScaleKind, sent)
 	if err := checkName(sent, info); err != nil {
@@ -34,7 +34,7 @@ func (h *Handler) updateScale(w http.ResponseWriter, r *http.Request, info *requ
 }
 
 func (h *Handler) patchScale(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	in, err := h.incomingPatch(r, info, s)
+	in, err := h.requests.incomingPatch(r, info, s)
 	if err != nil {
 		return err
 	}
@@ -69,7 +69,7 @@ func (h *Handler) scale(
 	if err != nil {
 		return err
 	}
-	return h.writeScale(w, r, info, s, in.accepted, result.Object)
+	return h.answers.scale(w, r, info, s, in.accepted, result.Object)
 }
 
 // scalePatch is a JSON patch, a merge patch or a strategic merge patch of a Scale.

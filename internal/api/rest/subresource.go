@@ -98,7 +98,7 @@ func (h *Handler) postTo(
 	w http.ResponseWriter, r *http.Request, info *request.Info, s *served, sub *registry.Subresource,
 	create registry.CreateFunc,
 ) error {
-	in, err := h.incoming(r, info, s, createOptions)
+	in, err := h.requests.incoming(r, info, s, createOptions)
 	if err != nil {
 		return err
 	}

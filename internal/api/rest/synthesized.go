@@ -21,7 +21,7 @@ var computedVerbs = map[string]verbFunc{
 }
 
 func (h *Handler) getComputed(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	accepted, err := h.objectsFor(r, info, s)
+	accepted, err := h.requests.response(r, info, s)
 	if err != nil {
 		return err
 	}
@@ -36,13 +36,13 @@ func (h *Handler) getComputed(w http.ResponseWriter, r *http.Request, info *requ
 	if err != nil {
 		return err
 	}
-	return h.writeObject(w, r, s, http.StatusOK, accepted, view{o: o})
+	return h.answers.object(w, r, s, http.StatusOK, accepted, view{o: o})
 }
 
 // listComputed answers all objects that are selected: there are no pages and no
 // resource versions.
 func (h *Handler) listComputed(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	accepted, err := h.objectsFor(r, info, s)
+	accepted, err := h.requests.response(r, info, s)
 	if err != nil {
 		return err
 	}
@@ -75,7 +75,7 @@ func (h *Handler) listComputed(w http.ResponseWriter, r *http.Request, info *req
 			p.objects = append(p.objects, o)
 		}
 	}
-	return h.writeList(w, r, s, accepted, p)
+	return h.answers.list(w, r, s, accepted, p)
 }
 
 func (h *Handler) watchComputed(_ http.ResponseWriter, _ *http.Request, _ *request.Info, s *served) error {

@@ -56,7 +56,7 @@ type tableWriter struct {
 	ages      ages
 }
 
-func (h *Handler) writeTable(
+func (a answers) table(
 	w http.ResponseWriter, r *http.Request, s *served, code int, accepted negotiate.Accepted, p *page, rows []view,
 ) error {
 	include, err := includeObject(r)
@@ -66,7 +66,7 @@ func (h *Handler) writeTable(
 	if err := sortRows(r.Context(), s, rows); err != nil {
 		return err
 	}
-	t := tableWriter{s: s, accepted: accepted, include: include, ages: ages{now: h.o.Now()}}
+	t := tableWriter{s: s, accepted: accepted, include: include, ages: ages{now: a.now()}}
 	if of := s.Kind.Table.ListCells; of != nil && p.objects != nil {
 		if err := t.setListCells(r.Context(), rows, of); err != nil {
 			return err

@@ -29,8 +29,8 @@ func storageError(what string, code int, key, detail string) string {
 	return fmt.Sprintf("StorageError: %s, Code: %d, Key: %s, ResourceVersion: 0, AdditionalErrorMsg: %s", what, code, key, detail)
 }
 
-// unreadable returns why the value of an object cannot be read in the version that is served, "" if it can.
-func (s *served) unreadable(ctx context.Context, o *cache.Object) string {
+// whyUnreadable returns why the value of an object cannot be read in the version that is served, "" if it can.
+func (s *served) whyUnreadable(ctx context.Context, o *cache.Object) string {
 	readable, err := s.Resource.Reader.Readable(ctx, o)
 	if err != nil {
 		var transform *registry.TransformError
@@ -45,31 +45,37 @@ func (s *served) unreadable(ctx context.Context, o *cache.Object) string {
 	return ""
 }
 
-// mayBeUnreadable reports whether the error of a request may be about a value that cannot be read. Nobody waits for the reason
+// unreadable explains errors about values that cannot be read.
+type unreadable struct {
+	named      bool             // Options.NameUnreadable
+	authorizer authz.Authorizer // nil allows everything
+}
+
+// possible reports whether the error of a request may be about a value that cannot be read. Nobody waits for the reason
 // if the request has ended: it is not searched then.
-func (h *Handler) mayBeUnreadable(ctx context.Context, err error) bool {
+func (u unreadable) possible(ctx context.Context, err error) bool {
 	var status kerrors.APIStatus
-	return err != nil && ctx.Err() == nil && h.o.NameUnreadable && (!errors.As(err, &status) || kerrors.IsInternalError(err))
+	return err != nil && ctx.Err() == nil && u.named && (!errors.As(err, &status) || kerrors.IsInternalError(err))
 }
 
 // explainDelete is explainRead for the deletion of the object that the path names.
-func (h *Handler) explainDelete(ctx context.Context, s *served, info *request.Info, err error) error {
-	if !h.mayBeUnreadable(ctx, err) {
+func (u unreadable) explainDelete(ctx context.Context, s *served, info *request.Info, err error) error {
+	if !u.possible(ctx, err) {
 		return err
 	}
 	o, notFound := s.latest(ctx, info)
 	if notFound != nil {
 		return err
 	}
-	return h.explainRead(ctx, s, o, err)
+	return u.explainRead(ctx, s, o, err)
 }
 
 // explainRead returns the error of a read of one object: about its value if that cannot be read, else err.
-func (h *Handler) explainRead(ctx context.Context, s *served, o *cache.Object, err error) error {
-	if !h.mayBeUnreadable(ctx, err) {
+func (u unreadable) explainRead(ctx context.Context, s *served, o *cache.Object, err error) error {
+	if !u.possible(ctx, err) {
 		return err
 	}
-	detail := s.unreadable(ctx, o)
+	detail := s.whyUnreadable(ctx, o)
 	if detail == "" {
 		return err
 	}
@@ -84,13 +90,13 @@ const (
 )
 
 // explainList is explainRead for the objects of a list in a namespace, or in all.
-func (h *Handler) explainList(ctx context.Context, s *served, namespace string, err error) error {
-	if !h.mayBeUnreadable(ctx, err) {
+func (u unreadable) explainList(ctx context.Context, s *served, namespace string, err error) error {
+	if !u.possible(ctx, err) {
 		return err
 	}
 	var causes []metav1.StatusCause
 	_ = s.Resource.Reader.All(ctx, namespace, func(o *cache.Object) bool {
-		detail := s.unreadable(ctx, o)
+		detail := s.whyUnreadable(ctx, o)
 		if detail == "" || ctx.Err() != nil {
 			return ctx.Err() == nil
 		}
@@ -133,7 +139,7 @@ func (h *Handler) deleteUnreadable(
 ) error {
 	ctx := r.Context()
 	audit.Annotate(ctx, unsafeDeleteAnnotation, "")
-	if err := h.authorizeUnsafeDelete(ctx, info, s); err != nil {
+	if err := h.unreadable.authorizeDelete(ctx, info, s); err != nil {
 		return err
 	}
 	view, err := s.Resource.Reader.Current(ctx)
@@ -146,7 +152,7 @@ func (h *Handler) deleteUnreadable(
 		return err
 	case !found:
 		return kerrors.NewNotFound(s.gr, info.Name)
-	case s.unreadable(ctx, o) == "":
+	case s.whyUnreadable(ctx, o) == "":
 		return kerrors.NewConflict(s.gr, info.Name, errors.New(storageError(
 			"invalid object", invalidObject, s.Resource.StoreKey(o.Namespace, o.Name),
 			"unsafe deletion is not allowed because the object is decodable from storage")))
@@ -161,14 +167,14 @@ func (h *Handler) deleteUnreadable(
 	}})
 }
 
-// authorizeUnsafeDelete requires the permission to delete objects that cannot be read.
-func (h *Handler) authorizeUnsafeDelete(ctx context.Context, info *request.Info, s *served) error {
-	if h.o.Authorizer == nil {
+// authorizeDelete requires the permission to delete objects that cannot be read.
+func (u unreadable) authorizeDelete(ctx context.Context, info *request.Info, s *served) error {
+	if u.authorizer == nil {
 		return nil
 	}
 	asked := *info
 	asked.Verb = unsafeDeleteVerb
-	decision, reason, err := authz.Further(ctx, h.o.Authorizer, authz.Attributes{User: request.UserFrom(ctx), Info: &asked})
+	decision, reason, err := authz.Further(ctx, u.authorizer, authz.Attributes{User: request.UserFrom(ctx), Info: &asked})
 	switch {
 	case err != nil:
 		return kerrors.NewForbidden(s.gr, info.Name,

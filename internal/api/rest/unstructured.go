@@ -79,15 +79,15 @@ func (unstructuredRepresentation) encodeProto(obj registry.Object) ([]byte, erro
 	return registry.PartialMetadata(obj)
 }
 
-func (t unstructuredRepresentation) listHead(b []byte, _ *page) []byte {
-	version, _ := json.Marshal(t.s.GVK.GroupVersion().String()) // a string
+func (r unstructuredRepresentation) listHead(b []byte, _ *page) []byte {
+	version, _ := json.Marshal(r.s.GVK.GroupVersion().String()) // a string
 	b = append(b, `{"apiVersion":`...)
 	b = append(b, version...)
 	return append(b, `,"items":[`...)
 }
 
-func (t unstructuredRepresentation) listTail(b []byte, p *page) []byte {
-	kind, _ := json.Marshal(t.s.Kind.List()) // a string
+func (r unstructuredRepresentation) listTail(b []byte, p *page) []byte {
+	kind, _ := json.Marshal(r.s.Kind.List()) // a string
 	b = append(b, `],"kind":`...)
 	b = append(b, kind...)
 	b = append(b, `,"metadata":{"continue":"`...)

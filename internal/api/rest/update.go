@@ -14,7 +14,7 @@ import (
 
 // update replaces an object, or the part of it that a subresource stands for.
 func (h *Handler) update(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	in, err := h.incoming(r, info, s, updateOptions)
+	in, err := h.requests.incoming(r, info, s, updateOptions)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (h *Handler) update(w http.ResponseWriter, r *http.Request, info *request.I
 	if err != nil {
 		return err
 	}
-	return h.writeResult(w, r, s, codeOf(result), in.accepted, result.Result)
+	return h.answers.result(w, r, s, codeOf(result), in.accepted, result.Result)
 }
 
 // checkName holds the name and namespace in the body against the URL.

@@ -43,11 +43,11 @@ const initialEventsEnd = "k8s.io/initial-events-end"
 
 // watch streams the changes of a collection or of one object.
 func (h *Handler) watch(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
-	accepted, err := h.formats.Response(r, s.endpoint(negotiate.Endpoint{Transforms: true, List: true, Stream: true}))
+	accepted, err := h.requests.formats.Response(r, s.form.endpoint(negotiate.Endpoint{Transforms: true, List: true, Stream: true}))
 	if err != nil {
 		return err
 	}
-	if err := s.checkFormat(accepted); err != nil {
+	if err := s.form.checkFormat(accepted); err != nil {
 		return err
 	}
 	options, err := parseListOptions(r)
@@ -384,7 +384,7 @@ func (st *watchStream) appendBookmark(ctx context.Context, b []byte, revision in
 	o := &cache.Object{Revision: revision}
 	v := view{o: o}
 	if st.accepted.Media == scheme.Protobuf {
-		raw, err := st.s.encodeProto(obj)
+		raw, err := st.s.form.encodeProto(obj)
 		if err != nil {
 			return b, err
 		}
@@ -401,7 +401,7 @@ func (st *watchStream) appendBookmark(ctx context.Context, b []byte, revision in
 		obj.GetObjectKind().SetGroupVersionKind(st.s.GVK)
 		return scheme.AppendCBOR(b, map[string]any{"type": bookmark, "object": obj})
 	}
-	item, err := st.s.encodeItem(obj)
+	item, err := st.s.form.encodeItem(obj)
 	if err != nil {
 		return b, err
 	}

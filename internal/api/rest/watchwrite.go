@@ -226,7 +226,7 @@ func (st *watchStream) renderProto(
 	if st.accepted.As == negotiate.PartialMetadata {
 		head = wire.NewEnvelopeHead("meta.k8s.io/"+st.accepted.AsVersion, "PartialObjectMetadata")
 		body, err = st.s.Resource.Renderer.MetadataProto(ctx, o)
-	} else if err = st.s.checkFormat(st.accepted); err == nil {
+	} else if err = st.s.form.checkFormat(st.accepted); err == nil {
 		body, err = st.s.Resource.Renderer.ItemProto(ctx, o, st.s.Version)
 	}
 	if err != nil {

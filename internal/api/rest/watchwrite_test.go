@@ -84,8 +84,8 @@ type deadlines struct {
 	set []time.Time
 }
 
-func (w *deadlines) SetWriteDeadline(t time.Time) error {
-	w.set = append(w.set, t)
+func (d *deadlines) SetWriteDeadline(t time.Time) error {
+	d.set = append(d.set, t)
 	return nil
 }
 

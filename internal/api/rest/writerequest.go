@@ -45,8 +45,8 @@ const (
 )
 
 // incoming reads a POST or PUT with options of that kind.
-func (h *Handler) incoming(r *http.Request, info *request.Info, s *served, options string) (in incoming, err error) {
-	if in.accepted, err = h.objectsFor(r, info, s); err != nil {
+func (q requests) incoming(r *http.Request, info *request.Info, s *served, options string) (in incoming, err error) {
+	if in.accepted, err = q.response(r, info, s); err != nil {
 		return in, err
 	}
 	if options == updateOptions {
@@ -54,21 +54,21 @@ func (h *Handler) incoming(r *http.Request, info *request.Info, s *served, optio
 		if err := in.read(r, options); err != nil {
 			return in, err
 		}
-		in.media, err = h.formats.Body(r)
+		in.media, err = q.formats.Body(r)
 		return in, err
 	}
-	if in.media, err = h.formats.Body(r); err != nil {
+	if in.media, err = q.formats.Body(r); err != nil {
 		return in, err
 	}
 	return in, in.read(r, options)
 }
 
 // incomingPatch reads a PATCH.
-func (h *Handler) incomingPatch(r *http.Request, info *request.Info, s *served) (in incoming, err error) {
-	if in.patch, err = h.patchTypeOf(r, s); err != nil {
+func (q requests) incomingPatch(r *http.Request, info *request.Info, s *served) (in incoming, err error) {
+	if in.patch, err = q.patchTypeOf(r, s); err != nil {
 		return in, err
 	}
-	if in.accepted, err = h.objectsFor(r, info, s); err != nil {
+	if in.accepted, err = q.response(r, info, s); err != nil {
 		return in, err
 	}
 	if err := in.read(r, patchOptions); err != nil {
@@ -97,20 +97,20 @@ func (in *incoming) read(r *http.Request, options string) (err error) {
 
 // patchTypeOf reads the Content-Type as kube-apiserver does: parameters are ignored, and all else has to be as the type
 // is written.
-func (h *Handler) patchTypeOf(r *http.Request, s *served) (types.PatchType, error) {
+func (q requests) patchTypeOf(r *http.Request, s *served) (types.PatchType, error) {
 	header := r.Header.Get("Content-Type")
 	mediaType := header
 	if i := strings.IndexByte(header, ';'); i > 0 {
 		mediaType = header[:i]
 	}
-	accepted := s.patchTypes()
-	if h.formats.CBOR {
+	accepted := s.form.patchTypes()
+	if q.formats.CBOR {
 		accepted = append(slices.Clone(accepted), string(types.ApplyCBORPatchType))
 	}
 	if slices.Contains(accepted, mediaType) {
 		return types.PatchType(mediaType), nil
 	}
-	return "", s.refusePatchType(header, accepted)
+	return "", s.form.refusePatchType(header, accepted)
 }
 
 // maxBody is the largest request body, as with kube-apiserver.
