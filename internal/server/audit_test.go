@@ -126,6 +126,7 @@ func TestAuditOfThePast(t *testing.T) {
 		"/api/v1/namespaces/default/secrets/a/history?objects=true", "/api/v1/namespaces/default/secrets?asOf=0s",
 		"/api/v1/namespaces/default/secrets/a/blockers", "/apis/history.keelson.dev/v1alpha1/namespaces/default/changes?limit=1",
 		"/apis/history.keelson.dev/v1alpha1/changes?watch=true&timeoutSeconds=1",
+		"/apis/history.keelson.dev/v1alpha1/namespaces/default/undelete?resources=secrets&asOf=0s", "/api/v1/namespaces/default/undelete?asOf=0s",
 	} {
 		if a := callWith(t, h, "admintoken", "GET", s.URL()+path, "application/json", ""); a.Status != http.StatusOK {
 			t.Fatalf("%s: %d %s", path, a.Status, a.Body)
@@ -145,6 +146,7 @@ func TestAuditOfThePast(t *testing.T) {
 		"create secrets  a Metadata secrets", "get secrets history a Metadata history?objects=true", "list secrets   Metadata secrets?asOf=0s",
 		"get secrets blockers a RequestResponse blockers", "list changes   RequestResponse changes?limit=1",
 		"watch changes   RequestResponse changes?watch=true&timeoutSeconds=1",
+		"list undelete   Metadata undelete?resources=secrets&asOf=0s", "get namespaces undelete default Metadata undelete?asOf=0s",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -30,6 +30,8 @@ type HiddenSubresource struct {
 	Name string
 	// ShowsObject means that the answer may have the fields of the object. Audit rules for the object are for these answers too.
 	ShowsObject bool
+	// ShowsOthers means that the answer may have other objects too, such as the Secrets in a Namespace.
+	ShowsOthers bool
 	// AsOf means that a request may ask for the past with the parameter asOf.
 	AsOf bool
 }
@@ -38,7 +40,7 @@ var hiddenSubresources = []HiddenSubresource{
 	{Name: SubresourceHistory, ShowsObject: true},
 	{Name: SubresourceBlockers},
 	{Name: SubresourceBlame, ShowsObject: true, AsOf: true},
-	{Name: SubresourceUndelete, ShowsObject: true, AsOf: true},
+	{Name: SubresourceUndelete, ShowsObject: true, ShowsOthers: true, AsOf: true},
 	{Name: SubresourceRevert, ShowsObject: true, AsOf: true},
 }
 
@@ -51,4 +53,13 @@ func FindHidden(name string) *HiddenSubresource {
 		return &hiddenSubresources[i]
 	}
 	return nil
+}
+
+// ShowsOthers reports whether the answer may have objects of any resource, whatever resource the request names.
+func (i *Info) ShowsOthers() bool {
+	if i.Group == HiddenGroup && i.Resource == ResourceUndelete {
+		return true
+	}
+	hidden := FindHidden(i.Subresource)
+	return hidden != nil && hidden.ShowsOthers
 }

@@ -52,8 +52,18 @@ func New(p *auditv1.Policy) *Policy {
 	return out
 }
 
-// For returns the settings for a request. user is nil if the request is not authenticated.
+// For returns the settings for a request. user is nil if the request is not authenticated. An answer that may have objects of any resource
+// is not recorded: other rules may keep some of them, such as Secrets, out of the log.
 func (p *Policy) For(i *request.Info, user *request.User) audit.Settings {
+	s := p.find(i, user)
+	if i.ShowsOthers() {
+		s.Level = min(s.Level, audit.Metadata)
+	}
+	return s
+}
+
+// find returns the settings of the first rule that matches.
+func (p *Policy) find(i *request.Info, user *request.User) audit.Settings {
 	for k := range p.rules {
 		if p.rules[k].matches(i, user) {
 			return p.rules[k].settings

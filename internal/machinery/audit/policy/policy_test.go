@@ -77,6 +77,24 @@ func TestRules(t *testing.T) {
 	}
 }
 
+// TestAnswersWithOthers: an answer that has objects of other resources is not recorded, whatever the rule for the request says.
+func TestAnswersWithOthers(t *testing.T) {
+	p := parse(t, "rules:\n- {level: None, resources: [{group: apps}]}\n- {level: RequestResponse}\n")
+	for path, want := range map[string]audit.Level{
+		"/api/v1/namespaces/n/undelete":                            audit.Metadata,
+		"/api/v1/namespaces/n/configmaps/c/undelete":               audit.Metadata,
+		"/apis/history.keelson.dev/v1alpha1/namespaces/n/undelete": audit.Metadata,
+		"/apis/apps/v1/namespaces/n/deployments/d/undelete":        audit.None,
+		"/api/v1/namespaces/n/configmaps/c/history":                audit.RequestResponse,
+		"/apis/history.keelson.dev/v1alpha1/namespaces/n/changes":  audit.RequestResponse,
+		"/apis/example.com/v1/namespaces/n/undelete":               audit.RequestResponse,
+	} {
+		if got := p.For(request.ParseInfo(httptest.NewRequest("GET", path, nil)), nil).Level; got != want {
+			t.Errorf("%s: %s, want %s", path, got, want)
+		}
+	}
+}
+
 func TestFirstMatchingRuleDecides(t *testing.T) {
 	p := parse(t, `
 omitStages: [RequestReceived]
