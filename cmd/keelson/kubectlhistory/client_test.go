@@ -2,9 +2,11 @@ package kubectlhistory
 
 import (
 	"context"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -73,5 +75,30 @@ func TestWarningsAndRetries(t *testing.T) {
 	defer cancel()
 	if _, err := c.request(ctx, http.MethodGet, "/x", nil, mediaJSON, nil); !kerrors.IsTooManyRequests(err) {
 		t.Errorf("interrupted: %v", err)
+	}
+}
+
+// TestOlderServer: a server that has the history of an object and not the answer is older, and the error says so.
+func TestOlderServer(t *testing.T) {
+	history := http.StatusOK
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/history") && history == http.StatusOK {
+			_, _ = io.WriteString(w, "{}")
+			return
+		}
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = io.WriteString(w, `{"kind":"Status","message":"pods \"p\" not found","reason":"NotFound"}`)
+	}))
+	t.Cleanup(s.Close)
+	c := &client{base: s.URL, http: s.Client(), header: http.Header{}}
+	ask := func() string {
+		return c.past(t.Context(), resource{Version: "v1", Name: "pods", Namespaced: true}, "default", "p", "undelete", nil, nil).Error()
+	}
+	if got, want := ask(), "the server at "+s.URL+" does not serve undelete; a newer Keelson does"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	history = http.StatusNotFound
+	if got := ask(); got != `pods "p" not found` {
+		t.Error(got)
 	}
 }

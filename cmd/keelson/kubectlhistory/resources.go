@@ -66,11 +66,6 @@ func (r resource) path(namespace, name string, subresource ...string) string {
 	return path
 }
 
-// can reports whether the resource has all verbs.
-func (r resource) can(verbs ...string) bool {
-	return !slices.ContainsFunc(verbs, func(v string) bool { return !slices.Contains(r.Verbs, v) })
-}
-
 // catalog are the resources of a server in the order of discovery: the preferred version of a group is the first one.
 type catalog []resource
 

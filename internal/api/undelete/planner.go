@@ -67,7 +67,10 @@ type search struct {
 	known   map[string]*candidate // by resource and key
 	left    []Left
 	live    map[types.UID]types.UID
-	held    int
+	// decoding is the memory that is counted for decoding an object, and changes whether it is for versions of an object.
+	decoding int
+	changes  bool
+
 	steps   []step
 	created map[types.UID]bool // what the steps create, by UID; nil before creates is called
 	// discovered are the resources of the server, and claims the PersistentVolumes that were found.
@@ -338,8 +341,11 @@ func (s *search) stateOf(r *resource, namespace, name string) (int64, error) {
 // beforeDeletion returns the revision just before the last deletion of an object was asked for, 0 if the object exists. An object with
 // finalizers, such as a namespace, changes between the request and its end.
 func (s *search) beforeDeletion(r *resource, namespace, name string, since int64) (int64, error) {
-	if err := s.hold(registry.MemoryOfChanges - s.held); err != nil {
-		return 0, err
+	if !s.changes { // counted once: the versions of one object are read at a time
+		if err := s.hold(registry.MemoryOfChanges); err != nil {
+			return 0, err
+		}
+		s.changes = true
 	}
 	var first, before int64 // the oldest change that is a part of the deletion, and the oldest that was read
 	var uid types.UID
@@ -438,17 +444,22 @@ func (s *search) hold(bytes int) error {
 	if bytes <= 0 || s.o.Hold == nil {
 		return nil
 	}
-	s.held += bytes
 	return s.o.Hold(bytes)
 }
 
-// decode returns an object, by the JSON that text returns.
+// decode returns an object, by the JSON that text returns. The memory of the largest one is counted.
 func (s *search) decode(
 	r *resource, o *cache.Object, text func(context.Context, *cache.Object, *registry.Version) ([]byte, error),
 ) (*unstructured.Unstructured, error) {
 	o, err := r.served.Resource.Reader.Readable(s.ctx, o)
 	if err != nil {
 		return nil, err
+	}
+	if n := registry.DecodedMemory * len(o.Data); n > s.decoding {
+		if err := s.hold(n - s.decoding); err != nil {
+			return nil, err
+		}
+		s.decoding = n
 	}
 	document, err := text(s.ctx, o, r.served.Version)
 	if err != nil {

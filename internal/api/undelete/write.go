@@ -69,8 +69,8 @@ func stepOf(c *candidate) Step {
 	}
 }
 
-// batchSize is how many objects a conversion webhook converts at a time.
-const batchSize = 100
+// batchSize and batchBytes are how many objects a conversion webhook converts at a time, and of how many bytes.
+const batchSize, batchBytes = 100, 1 << 20
 
 // prepare reads and converts the objects of the next steps of a resource together, if they have to be converted. What cannot be read or
 // converted is read again by then, which returns the error.
@@ -81,16 +81,17 @@ func (s *search) prepare(steps []step) {
 	}
 	s.batch = map[*candidate]*cache.Object{}
 	var objects []*cache.Object
+	bytes := 0
 	for i := range steps[:min(batchSize, len(steps))] {
 		c := steps[i].candidate
-		if c.resource != first.resource {
+		if c.resource != first.resource || bytes > batchBytes {
 			break
 		}
 		if steps[i].skip != "" {
 			continue
 		}
 		if o, err := s.stored(c); err == nil {
-			s.batch[c], objects = o, append(objects, o)
+			s.batch[c], objects, bytes = o, append(objects, o), bytes+len(o.Data)
 		}
 	}
 	_ = first.served.Resource.Renderer.Prepare(s.ctx, objects)
