@@ -179,37 +179,17 @@ const (
 	componentPrefix = "kube:"
 )
 
-// implemented returns the gates that have an effect.
-func implemented() []string {
-	return []string{
-		allAlpha, allBeta, AllowUnsafeMalformedObjectDeletion, CBORServingAndStorage, SizeBasedListCostEstimate,
-		ClusterTrustBundle, GenericWorkload, PodCertificateRequest,
-		StorageVersionMigrator, ClusterTrustBundleProjection, ContainerRestartRules, ContainerStopSignals,
-		CoordinatedLeaderElection, CrossNamespaceVolumeDataSource, DRAConsumableCapacity,
-		DRADeviceBindingConditions, DRADeviceTaints, DRAExtendedResource, DRAListTypeAttributes,
-		DRANodeAllocatableResources, DRAPartitionableDevices, DRAResourceClaimDeviceStatus,
-		DeploymentReplicaSetTerminatingReplicas, EnvFiles, HPAConfigurableTolerance, HPAScaleToZero,
-		HostnameOverride, ImageVolumeWithDigest, InPlacePodLevelResourcesVerticalScaling,
-		MatchLabelKeysInPodTopologySpread, MaxUnavailableStatefulSet, NodeDeclaredFeatures, PodLevelResources,
-		ResourceHealthStatus, ResourceHealthStatusMessage, VolumeLimitScaling, DRAWorkloadResourceClaims,
-		TopologyAwareWorkloadScheduling, UnknownVersionInteroperabilityProxy, CompositePodGroup,
-		PodGroupPreemptionPolicy, EvictionRequestAPI, EmptyDirVolumeMode, VolumeBindMountOptions, H2CContainerProbe,
-		GRPCContainerProbeTLS, AtomicWriteVolumeUserFields, CSIVolumeHealth, HPAGeneration, DRAFractionalCapacityRange,
-		DRADerivedAttributes, DRADeviceCompatibilityGroups, DRAOptionalNodeOperations, DRAPartitionableDevicesType,
-		StatefulSetRecreateStrategy, WorkloadWithJob, InPlacePodVerticalScalingMemoryBackedVolumes,
-		InPlacePodVerticalScalingSchedulerPreemption, KubeletInUserNamespace, PodLevelResourcesFixDefaulting,
-		RestartAllContainersOnContainerExits, SELinuxMount,
-		TaintTolerationComparisonOperators, UserNamespacesHostNetworkSupport,
-		ExcludeAdmissionWebhookVirtualResources, WatchListCompression,
-		AuthorizePodWebsocketUpgradeCreatePermission, CSIServiceAccountTokenSecrets, ClearingNominatedNodeNameAfterBinding,
-		ComponentFlagz, ComponentStatusz, ConstrainedImpersonation, ExtendWebSocketsToKubelet, ImageVolume,
-		InPlacePodVerticalScalingInitContainers, ManifestBasedAdmissionControlConfig, MutableCSINodeAllocatableCount,
-		MutablePVNodeAffinity, MutablePodResourcesForSuspendedJobs, MutableSchedulingDirectivesForSuspendedJobs,
-		MutatingAdmissionPolicy, PodLevelResourcesFixKubeletQOSClass, PodTopologyLabelsAdmission,
-		RelaxedServiceNameValidation, SELinuxMountReadWriteOncePod, ServiceCIDRStatusFieldWiping, StrictIPCIDRValidation,
-		WatchCacheInitializationPostStartHook, DRADeviceTaintRules, DRAResourcePoolStatus, PodDeletionCost,
-		DRAResourceClaimGranularStatusAuthorization,
+// rowsOf returns the rows of a gate, nil if there is none of that name.
+func rowsOf(name string) rows {
+	if found, ok := effective[name]; ok {
+		return found
 	}
+	return ineffective[name]
+}
+
+// names returns the names of all gates, sorted.
+func names() []string {
+	return slices.Sorted(slices.Values(slices.AppendSeq(slices.Collect(maps.Keys(effective)), maps.Keys(ineffective))))
 }
 
 // Gates are the gates of one server: those of a release, with those that were set on the command line. The zero value has all
@@ -251,8 +231,8 @@ func (g Gates) parse(item string) error {
 	if err != nil {
 		return fmt.Errorf("invalid value of %s=%s, err: %w", name, value, err)
 	}
-	h, ok := known[name]
-	if !ok {
+	h := rowsOf(name)
+	if h == nil {
 		return fmt.Errorf("unrecognized feature gate: %s", name)
 	}
 	k, ok := h.at(g.release)
@@ -292,7 +272,7 @@ func (g Gates) Enabled(name string) bool {
 	if enabled, ok := g.set[name]; ok {
 		return enabled
 	}
-	k, ok := known[name].at(g.release)
+	k, ok := rowsOf(name).at(g.release)
 	if !ok {
 		return false
 	}
@@ -307,7 +287,7 @@ func (g Gates) Enabled(name string) bool {
 func (g Gates) WithoutEffect() []string {
 	var out []string
 	for name := range g.set {
-		if !slices.Contains(implemented(), name) {
+		if _, without := ineffective[name]; without {
 			out = append(out, name)
 		}
 	}
@@ -319,8 +299,8 @@ func (g Gates) WithoutEffect() []string {
 func (g Gates) States() []metrics.Feature {
 	stages := map[stage]string{alpha: "ALPHA", beta: "BETA", deprecated: "DEPRECATED"}
 	var out []metrics.Feature
-	for _, name := range slices.Sorted(maps.Keys(known)) {
-		if k, ok := known[name].at(g.release); ok {
+	for _, name := range names() {
+		if k, ok := rowsOf(name).at(g.release); ok {
 			out = append(out, metrics.Feature{Name: name, Stage: stages[k.stage], Enabled: g.Enabled(name)})
 		}
 	}
