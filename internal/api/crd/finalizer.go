@@ -124,7 +124,7 @@ func (s *Server) deleteAndAwait(ctx context.Context, d *definition) (condition, 
 	if err != nil {
 		return failed("InstanceDeletionFailed", "could not list instances", err)
 	}
-	if err := s.deleteAll(ctx, r, view); err != nil {
+	if err := deleteAll(ctx, s.o.Writes, r, view); err != nil {
 		return failed("InstanceDeletionFailed", "could not issue all deletes", err)
 	}
 	if err := awaitEmpty(ctx, r); err != nil {
@@ -167,13 +167,13 @@ const deletePage = 500
 
 // deleteAll deletes the objects in view, without admission: admission has already accepted the deletion of the
 // definition.
-func (s *Server) deleteAll(ctx context.Context, r *registry.Resource, view *cache.View) error {
+func deleteAll(ctx context.Context, writes *write.Pipeline, r *registry.Resource, view *cache.View) error {
 	var errs []error
 	served := registry.NewServed(r, r.Kind.Version(r.Kind.Storage.Version))
 	err := view.Ascend(ctx, "", "", deletePage, func(o *cache.Object) bool {
 		deletion := write.Deletion(served, o.Namespace, o.Name, &metav1.DeleteOptions{})
 		deletion.Admitted = true
-		_, err := s.o.Writes.Do(ctx, deletion)
+		_, err := writes.Do(ctx, deletion)
 		if err = ignoreNotFound(err); err != nil {
 			errs = append(errs, err)
 		}
