@@ -228,7 +228,6 @@ func versionPath(gv schema.GroupVersion) []string {
 	return []string{"apis", gv.Group, gv.Version}
 }
 
-// resource returns the resource of a kind.
 func (l *loader) resource(ctx context.Context, gvk schema.GroupVersionKind) (*metav1.APIResource, error) {
 	gv := gvk.GroupVersion()
 	list, ok := l.resources[gv]

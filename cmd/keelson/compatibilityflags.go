@@ -26,7 +26,6 @@ type compatibilityFlags struct {
 
 const protobufMediaType = "application/vnd.kubernetes.protobuf"
 
-// add adds the flags.
 func (c *compatibilityFlags) add(f *pflag.FlagSet) {
 	f.StringVar(&c.storageBackend, "storage-backend", "", "etcd3 or nothing: see --storage for what Keelson has beside it")
 	f.StringVar(

@@ -61,7 +61,6 @@ func (s *sessions) open(link string, now time.Time) (begun session, ok bool) {
 	return begun, true
 }
 
-// find returns the session of a cookie.
 func (s *sessions) find(cookie string) (found session, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

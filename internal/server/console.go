@@ -43,7 +43,6 @@ func (s *Server) ConsoleURL() string {
 	return strings.TrimSuffix(s.URL(), "/") + console.Root
 }
 
-// newConsole returns the handler of the console.
 func (s *starting) newConsole() *console.Handler {
 	o := console.Options{Version: version.Keelson, Kubernetes: version.Kubernetes, Log: s.log, Now: time.Now}
 	if set := s.authentication.Issuers(); set != nil {

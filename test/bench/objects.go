@@ -45,7 +45,6 @@ const podTemplate = `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"NAME",`
 	`"tolerationSeconds":300},{"key":"node.kubernetes.io/unreachable","operator":"Exists","effect":"NoExecute",` +
 	`"tolerationSeconds":300}]}}`
 
-// podBodies returns n pods.
 func podBodies(n int) [][]byte {
 	bodies := make([][]byte, n)
 	for i := range bodies {
@@ -54,13 +53,11 @@ func podBodies(n int) [][]byte {
 	return bodies
 }
 
-// podNumbered returns pod i of n.
 func podNumbered(i, n int) []byte {
 	s := strings.Replace(podTemplate, "NAME", podName(i), 1)
 	return []byte(strings.Replace(s, "GROUP", podGroup(i, n), 1))
 }
 
-// podGroup returns the group of pod i.
 func podGroup(i, n int) string { return fmt.Sprintf("g%04d", i%max(1, n/groupSize)) }
 
 // statusPatch is the patch that a kubelet sends after a container was restarted.

@@ -118,7 +118,6 @@ type admittedWrite struct {
 	write   request
 }
 
-// writes returns all writes of a kind.
 func (k *admittedKind) writes() []admittedWrite {
 	made, path := []request{k.created()}, k.path()
 	var out []admittedWrite

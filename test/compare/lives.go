@@ -36,7 +36,6 @@ type life struct {
 	steps   []lifeStep
 }
 
-// A lifeStep is one step of a life.
 type lifeStep struct {
 	name   string
 	writes []request

@@ -121,7 +121,6 @@ func served(name string, writes ...request) lifeStep {
 
 func deleted() lifeStep { return gone("delete", remove(definitionPath)) }
 
-// definitionLives returns all lives.
 func definitionLives() []life {
 	return slicesOf(livesThatEnd(), livesThatReturn(), livesOfVersions(), livesOfSchemas(), livesOfNames(), livesOfConversion(),
 		livesOfOthers())

@@ -146,7 +146,6 @@ func (c *connection) connect(ctx context.Context) (cl *client, namespace string,
 	return cl, namespace, nil
 }
 
-// newClient returns a client of a cluster for a user.
 func newClient(ctx context.Context, cluster *kubeconfig.Cluster, user *kubeconfig.AuthInfo) (*client, error) {
 	base, err := url.Parse(strings.TrimRight(cluster.Server, "/"))
 	if err != nil || base.Scheme != "https" && base.Scheme != "http" || base.Host == "" {

@@ -41,7 +41,6 @@ func (t *table) fit(rows [][]string) {
 	}
 }
 
-// before returns the width of the columns before one.
 func (t *table) before(column int) (width int) {
 	for _, w := range t.widths[:column] {
 		width += w

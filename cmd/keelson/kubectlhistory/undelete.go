@@ -170,7 +170,6 @@ type bringingBack struct {
 	waited  bool              // for the default ServiceAccount
 }
 
-// resourceOf returns the resource of a step.
 func resourceOf(st *undelete.Step) resource {
 	return resource{Group: st.Group, Version: st.Version, Name: st.Resource, Kind: st.Kind, Namespaced: st.Namespace != ""}
 }

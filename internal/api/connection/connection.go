@@ -103,7 +103,6 @@ func closeIdle(k *registry.Kubelet) {
 	}
 }
 
-// limited returns dial with a limit of its time.
 func limited(dial proxy.Dial, timeout time.Duration) proxy.Dial {
 	if dial == nil {
 		dial = (&net.Dialer{}).DialContext

@@ -66,7 +66,6 @@ type Options struct {
 	Activity *activity.Part
 }
 
-// resource is the resource customresourcedefinitions.
 var resource = schema.GroupResource{Group: "apiextensions.k8s.io", Resource: "customresourcedefinitions"}
 
 // Server watches the definitions and serves their resources.

@@ -43,7 +43,6 @@ type answers struct {
 	created func(r *http.Request, s *registry.Served, o *cache.Object)
 }
 
-// object answers one object.
 func (a answers) object(
 	w http.ResponseWriter, r *http.Request, s *served, code int, accepted negotiate.Accepted, v view,
 ) error {

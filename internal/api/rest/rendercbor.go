@@ -60,7 +60,6 @@ func (s *served) writeCBORList(w http.ResponseWriter, r *http.Request, p *page) 
 	return sendBody(w, r, http.StatusOK, scheme.CBOR, body)
 }
 
-// appendCBOREvent appends one event of a watch.
 func (st *watchStream) appendCBOREvent(ctx context.Context, b []byte, kind string, o *cache.Object) ([]byte, error) {
 	if st.accepted.As == negotiate.Plain {
 		obj, err := st.s.decoded(ctx, o)

@@ -12,7 +12,6 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// statusProto is the envelope of a Status.
 var statusProto = wire.NewEnvelopeHead("v1", "Status")
 
 func (s *served) appendProtoObject(ctx context.Context, b []byte, accepted negotiate.Accepted, v view) ([]byte, error) {

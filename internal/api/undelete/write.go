@@ -109,7 +109,6 @@ func (s *search) then(c *candidate) (*unstructured.Unstructured, error) {
 	return s.decode(c.resource, o, c.served.Resource.Renderer.ItemJSONOnce)
 }
 
-// stored returns the stored object of a candidate.
 func (s *search) stored(c *candidate) (*cache.Object, error) {
 	view, err := c.served.Resource.Past.View(s.ctx, c.at, c.namespace)
 	if err != nil {

@@ -240,7 +240,6 @@ func (a *attempt) run(ctx context.Context, first int) error {
 	return nil
 }
 
-// stepIndex returns the index of a step.
 func stepIndex(name string) int {
 	return slices.IndexFunc(steps, func(s step) bool { return s.name == name })
 }

@@ -35,7 +35,6 @@ type defaultObject struct {
 	object   registry.Object // nil before
 }
 
-// defaultResources returns the resources of Defaults.
 func defaultResources() []schema.GroupResource {
 	return []schema.GroupResource{
 		corev1.Resource("namespaces"),

@@ -136,7 +136,6 @@ func (s *schemas) find(kind schema.GroupVersionKind) (string, error) {
 	return "", fmt.Errorf("there is no schema of %v", kind)
 }
 
-// named returns the schema of a name.
 func (s *schemas) named(name string) (*spec.Schema, error) {
 	if found := s.decoded[name]; found != nil {
 		return found, nil

@@ -47,7 +47,6 @@ func failed(message string) metav1.Condition {
 	}
 }
 
-// set sets a condition.
 func (c *Controller) set(s *status, condition metav1.Condition) {
 	condition.LastTransitionTime = metav1.NewTime(c.Now())
 	meta.SetStatusCondition(&s.Conditions, condition)

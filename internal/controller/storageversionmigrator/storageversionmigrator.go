@@ -172,7 +172,6 @@ func (c *Controller) sync(ctx context.Context, q *workers.Queue[resource], r res
 	return c.run(ctx, q, m)
 }
 
-// migrations returns the migrations of a resource.
 func (c *Controller) migrations(ctx context.Context, r resource) (all []*migration, err error) {
 	_, err = c.Client.List(ctx, client.ListRequest{Resource: Resource}, func(o registry.Object) bool {
 		if m := o.(*migration); m.Spec.Resource == r {

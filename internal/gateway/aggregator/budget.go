@@ -103,7 +103,6 @@ func (l *lane) run() (end func()) {
 	}
 }
 
-// lane returns the lane of a call.
 func (b *budget) lane(r *call) *lane {
 	switch {
 	case r.method != "GET":

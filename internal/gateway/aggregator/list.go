@@ -139,7 +139,6 @@ func (l *list) readItems(d *json.Decoder, in *pieces) error {
 	return expect(d, json.Delim(']'))
 }
 
-// errNoList is the error of a response that is not a list.
 var errNoList = errors.New("the response is not a list")
 
 func expect(d *json.Decoder, want json.Delim) error {

@@ -65,7 +65,6 @@ func New(o Options) *Controller {
 	return c
 }
 
-// now returns the time since the Controller began.
 func (c *Controller) now() time.Duration { return time.Since(c.began) }
 
 // Current returns how many requests have seats, without watches.
@@ -105,7 +104,6 @@ type level struct {
 // totals counts the requests of a level.
 type totals struct{ dispatched, rejected, timedOut, cancelled int64 }
 
-// lock locks the level and returns the time.
 func (l *level) lock(c *Controller) time.Duration {
 	l.mu.Lock()
 	return c.now()

@@ -52,7 +52,6 @@ type planPair struct {
 	shape *shape
 }
 
-// planOf returns the plan of a Go type and a shape.
 func (p *planner) planOf(g *goType, s *shape) *plan {
 	if known := p.made[planPair{g, s}]; known != nil {
 		return known

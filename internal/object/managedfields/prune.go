@@ -77,7 +77,6 @@ func (m *merge) prune(p *plan, v reflect.Value, last, owned *set) (emptied bool)
 	return false
 }
 
-// pruneStruct is prune for structs.
 func (m *merge) pruneStruct(p *plan, v reflect.Value, last, owned *set) bool {
 	if isNil(v) {
 		return false
@@ -132,7 +131,6 @@ func (p *plan) field(s *step) *planField {
 	return &p.fields[i]
 }
 
-// pruneMap is prune for maps.
 func (m *merge) pruneMap(p *plan, v reflect.Value, last, owned *set) bool {
 	removes := false
 	for i := range last.items {

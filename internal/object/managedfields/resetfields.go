@@ -22,7 +22,6 @@ func ResetFields(k *registry.Kind, subresource string) map[fieldpath.APIVersion]
 	return all
 }
 
-// resetIn returns the set of paths for all versions of a kind.
 func resetIn(k *registry.Kind, paths []string) map[fieldpath.APIVersion]*fieldpath.Set {
 	if len(paths) == 0 {
 		return nil

@@ -46,7 +46,6 @@ func proxySubresource(kind string, options func(path string) runtime.Object, fin
 	}
 }
 
-// forwardTo returns the destination of a proxy: a host, with the path in the options.
 func forwardTo(scheme, host, pathOption string, t *proxy.Transport, addresses []string) *registry.Destination {
 	if scheme == "" {
 		scheme = "http"

@@ -88,7 +88,6 @@ func statusKey(d *resourcev1.AllocatedDeviceStatus) deviceKey {
 	return deviceKey{d.Driver, d.Pool, d.Device, ptr.Deref(d.ShareID, "")}
 }
 
-// allocatedDevices returns the devices that a claim has.
 func allocatedDevices(s *resourcev1.ResourceClaimStatus) map[deviceKey]bool {
 	all := map[deviceKey]bool{}
 	if s.Allocation != nil {

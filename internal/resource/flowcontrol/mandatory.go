@@ -44,7 +44,6 @@ func allRequestsOf(groups ...string) []flowcontrolv1.PolicyRulesWithSubjects {
 	return []flowcontrolv1.PolicyRulesWithSubjects{rules}
 }
 
-// catchAllLevel returns the spec of the priority level "catch-all".
 func catchAllLevel() *flowcontrolv1.PriorityLevelConfigurationSpec {
 	return &flowcontrolv1.PriorityLevelConfigurationSpec{
 		Type: flowcontrolv1.PriorityLevelEnablementLimited,

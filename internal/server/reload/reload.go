@@ -48,7 +48,6 @@ type Part struct {
 	Observe func(error)
 }
 
-// followedPart is a part that is followed.
 type followedPart struct {
 	Part
 	watch *filewatch.Watch

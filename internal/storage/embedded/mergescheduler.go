@@ -259,7 +259,6 @@ func (m *mergeScheduler) delayRetry() {
 	m.retry.notBefore, m.retry.delay = time.Now().Add(m.retry.delay), min(2*m.retry.delay, maxMergeRetry)
 }
 
-// mergePermission is the permission for one merge.
 type mergePermission struct{ scheduler *mergeScheduler }
 
 // Started implements pebble.CompactionGrantHandle.

@@ -206,7 +206,6 @@ func (c *compactor) publishFloors() {
 	c.floors.Store(f)
 }
 
-// of returns the floor of a scope.
 func (f *floors) of(scope storage.Scope) mark {
 	floor := f.ofRules(scope)
 	for i := range f.losses {
@@ -217,7 +216,6 @@ func (f *floors) of(scope storage.Scope) mark {
 	return floor
 }
 
-// ofKey returns the floor of a key in a scope.
 func (f *floors) ofKey(scope storage.Scope, key string) mark {
 	floor := f.ofRules(scope)
 	for i := range f.losses {

@@ -167,7 +167,6 @@ const (
 // there is no such limit.)
 type derivedKeys struct{ seed []byte }
 
-// transformerFor returns the transformer with the key that is derived for info.
 func (k derivedKeys) transformerFor(info []byte) (Transformer, error) {
 	key, err := hkdf.Expand(sha256.New, k.seed, string(info), seedSize)
 	if err != nil {

@@ -41,7 +41,6 @@ func recordUnary(r Recorder) grpc.UnaryClientInterceptor {
 	}
 }
 
-// recordStreams returns an interceptor that records streams.
 func recordStreams(r Recorder) grpc.StreamClientInterceptor {
 	return func(
 		ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer,

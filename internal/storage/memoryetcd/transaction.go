@@ -118,7 +118,6 @@ func (w *writer) deleteRange(r *pb.DeleteRangeRequest) *pb.DeleteRangeResponse {
 	return out
 }
 
-// checkRange returns the error of a range request.
 func (s *state) checkRange(r *pb.RangeRequest) error {
 	if len(r.Key) == 0 {
 		return rpctypes.ErrGRPCEmptyKey

@@ -91,7 +91,6 @@ func parse(content []byte) (*apiserver.AuthorizationConfiguration, error) {
 	return c, nil
 }
 
-// setDefaults sets the defaults of a webhook.
 func setDefaults(w *apiserver.WebhookConfiguration) {
 	const authorizedTTL, unauthorizedTTL = 5 * time.Minute, 30 * time.Second
 	yes := true

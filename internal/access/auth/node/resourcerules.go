@@ -10,7 +10,6 @@ import (
 	"github.com/keelson-dev/keelson/internal/access/auth/authz"
 )
 
-// nodeRequest is a request of a node.
 type nodeRequest struct {
 	*Authorizer
 	ctx        context.Context

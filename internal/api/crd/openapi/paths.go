@@ -118,7 +118,6 @@ func withDescriptions(doc map[string]string, parameters []parameter) []parameter
 	return parameters
 }
 
-// paths returns all paths of a resource.
 func (r *resource) paths() []path {
 	root := "/apis/" + r.Group + "/" + r.Version
 	var common []parameter

@@ -58,7 +58,6 @@ func (t *rawText) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// resourcesOf returns the resources of definitions in one version.
 func resourcesOf(gv schema.GroupVersion, ds []*definition) ([]*resource, error) {
 	resources := make([]*resource, 0, len(ds))
 	for _, d := range ds {

@@ -289,7 +289,6 @@ func nodeFromUser(name string) (string, bool) {
 	return node, ok && len(validation.NameIsDNSSubdomain(node, false)) == 0
 }
 
-// serviceAccountFromUser returns the service account that has that user name.
 func serviceAccountFromUser(user string) (namespace, name string, ok bool) {
 	rest, ok := strings.CutPrefix(user, accountPrefix)
 	if !ok {

@@ -74,7 +74,6 @@ func appendValue(b []byte, number protowire.Number, v reflect.Value) ([]byte, er
 	return nil, fmt.Errorf("%s has no encoding in this package", v.Type())
 }
 
-// fieldNumber returns the number of a field, or 0.
 func fieldNumber(f reflect.StructField) protowire.Number {
 	parts := strings.Split(f.Tag.Get("protobuf"), ",")
 	if len(parts) < 2 {

@@ -41,7 +41,6 @@ type plan struct {
 	members *members
 }
 
-// members are the members of a struct.
 type members struct {
 	list   []member
 	byName map[string]int

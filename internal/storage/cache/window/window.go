@@ -73,7 +73,6 @@ func (l *Log[E]) grow() {
 	l.ring = ring
 }
 
-// at returns the entry of a position.
 func (l *Log[E]) at(position uint64) *entry[E] {
 	return &l.ring[position&uint64(len(l.ring)-1)]
 }

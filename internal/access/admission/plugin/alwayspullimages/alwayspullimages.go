@@ -29,7 +29,6 @@ type image struct {
 	path      *field.Path
 }
 
-// containerImages returns the images of the containers of a pod.
 func containerImages(spec *corev1.PodSpec) []image {
 	path := field.NewPath("spec")
 	var out []image

@@ -16,7 +16,6 @@ var (
 	nodes = corev1.Resource("nodes")
 )
 
-// copied are the labels that are copied.
 var copied = []string{corev1.LabelTopologyZone, corev1.LabelTopologyRegion}
 
 // Plugin returns the plug-in.

@@ -14,7 +14,6 @@ import (
 	"github.com/keelson-dev/keelson/internal/access/admission"
 )
 
-// finalizers are the finalizers by resource.
 var finalizers = map[schema.GroupResource]string{
 	corev1.Resource("persistentvolumeclaims"):     "kubernetes.io/pvc-protection",
 	corev1.Resource("persistentvolumes"):          "kubernetes.io/pv-protection",
