@@ -310,7 +310,7 @@ func (k *kinds) kind(
 			Since: d.created,
 		},
 		Requests:     registry.Requests{Resets: ownResets(v)},
-		Metadata:     registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaChanges},
+		Metadata:     registry.Metadata{AnyFinalizer: true, Repeated: true, OnUpdate: registry.MetaChanges},
 		Subresources: subresources(v, spec),
 		Selection:    registry.Selection{Fields: selectableFields(v), FieldError: fieldError},
 		Strategy:     c.strategy(),

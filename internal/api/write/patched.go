@@ -88,7 +88,7 @@ func (p *Patched) mergeTree(live, obj registry.Object) bool {
 // returns false, and leaves the patch to document, where patch.MergeParts does.
 func (p *Patched) mergeParts(live, obj registry.Object) bool {
 	k := p.Target.Kind
-	if p.Type != types.MergePatchType || k.Unstructured() || k.Storage.JSON {
+	if p.Type != types.MergePatchType || k.Storage.JSON {
 		return false
 	}
 	live.GetObjectKind().SetGroupVersionKind(p.Target.GVK)

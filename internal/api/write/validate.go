@@ -25,7 +25,7 @@ func (a *attempt) validate(ctx context.Context) error {
 	if len(errs) == 0 {
 		return nil
 	}
-	if !a.Target.Kind.Unstructured() && !a.Target.Metadata().Repeated {
+	if !a.Target.Metadata().Repeated {
 		errs = onlyOnce(errs)
 	}
 	kind := a.Target.Kind.GroupKind()

@@ -96,7 +96,7 @@ type Metadata struct {
 	// there are no other errors.
 	Last bool
 	// Repeated means that a cause is reported once for each check that finds it, as kube-apiserver does for kinds without
-	// declarative validation (KEP-5073). For other kinds each cause is reported once.
+	// declarative validation (KEP-5073), and for custom resources. For other kinds each cause is reported once.
 	Repeated bool
 	// OnUpdate are the checks of metadata that the kind's own validation of an update repeats after the rules of all
 	// kinds.
