@@ -52,7 +52,7 @@ const (
 var (
 	errNoIssuer = errors.New("the server has no issuer of tokens at which people can log in")
 	errBusy     = errors.New("too many people log in at this moment")
-	// errUnusable is all that those who log in are told of a failure, whose cause may have addresses that others must not see.
+	// errUnusable is the only login error that users see: the cause may have addresses that they must not see.
 	errUnusable = errors.New("the issuer of tokens cannot be used")
 )
 

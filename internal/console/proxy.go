@@ -185,7 +185,7 @@ func (p *Proxy) serveLogin(w http.ResponseWriter, r *http.Request) {
 		})
 		target += "#session=" + begun.page // a browser does not send what is behind #; the page reads it there and keeps it
 	} else if _, known := p.session(r); known {
-		ok = true // without the secret of the page: who has the cookie alone must not get it
+		ok = true // no secret of the page in the URL: somebody with only the cookie must not get it
 	}
 	if !ok {
 		sum := sha256.Sum256([]byte(expiredStyle))

@@ -47,7 +47,7 @@ const (
 	ttlController            = "ttl-after-finished-controller"
 )
 
-// controllerAliases are the names that kube-controller-manager accepts beside those above.
+// controllerAliases are the names that kube-controller-manager accepts in addition to those above.
 var controllerAliases = map[string]string{
 	"csrsigning": signingController, "clusterrole-aggregation": aggregationController, "garbagecollector": garbageCollector, "namespace": namespaceController, "root-ca-cert-publisher": rootCAController,
 	"serviceaccount": serviceAccountController, "resourcequota": resourceQuotaController,
@@ -88,7 +88,7 @@ func (s *settings) controllers(exclusive bool) []string {
 }
 
 // runsController reports whether a controller is switched on, by the rules of kube-controller-manager: the first entry
-// that names it decides, and otherwise whether "*" is an entry. The entry "-*" has no effect but to make the list not
+// that names it decides, and otherwise whether "*" is an entry. The only effect of the entry "-*" is that the list is not
 // empty. exclusive means that no other server writes to the store.
 func (s *settings) runsController(name string, exclusive bool) bool {
 	entries := s.controllers(exclusive)

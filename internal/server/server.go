@@ -63,7 +63,7 @@ type Server struct {
 	log            *slog.Logger
 	config         *settings
 	ending         *ending
-	work           *background.Group // what goes on beside requests
+	work           *background.Group // controllers and other work that no request starts
 	records        records
 	directories    directories
 	listener       *listener.Listener

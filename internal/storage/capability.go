@@ -30,8 +30,8 @@ type SpaceReporter interface {
 
 // Space is the free space that a store has, and what it does about it.
 type Space struct {
-	// Available are the free bytes that the store may use, -1 if that is not known. Reserve is the number below which it
-	// refuses all writes but deletions; it refuses those below a quarter of it.
+	// Available are the free bytes that the store may use, -1 if that is not known. Below Reserve the store refuses all writes
+	// except deletions; below a quarter of Reserve it refuses deletions too.
 	Available, Reserve int64
 	// Low reports whether writes are refused: there is less than Reserve, or too little for the work in the background.
 	Low bool

@@ -8,9 +8,9 @@ import (
 
 // History is an optional interface of a Store that keeps versions of keys longer than they can be watched.
 //
-// A Store has two horizons. What is above the compaction revision (Stats.CompactedRevision) can be read by Get and Range and
-// can be watched. What is above the floor of its scope can be read by the methods below. The floor of a scope is never above
-// the compaction revision, and it only rises.
+// A Store has two horizons. Revisions above the compaction revision (Stats.CompactedRevision) can be read by Get and Range and
+// can be watched. Revisions above the floor of their scope can be read by the methods below. The floor of a scope is never
+// above the compaction revision, and it only rises.
 type History interface {
 	// Floor returns the lowest revision at which the state of all keys in the scope can be read.
 	Floor(scope Scope) int64
@@ -135,8 +135,8 @@ type Retention struct {
 	// Rules are tried in their order, and the first one whose scope has the key counts. A key without a rule, or with one
 	// that keeps it for less time than it can be watched, is not kept.
 	Rules []RetentionRule
-	// Bytes limits the space of what is kept on the disk; who has written most loses first. 0 means 1 GiB or a tenth of the disk,
-	// whichever is less, and 64 MiB in memory; a negative number means no limit.
+	// Bytes limits the space of the kept history on the disk; above it, the namespaces with the most history lose versions
+	// first. 0 means 1 GiB or a tenth of the disk, whichever is less, and 64 MiB in memory; a negative number means no limit.
 	Bytes int64
 }
 

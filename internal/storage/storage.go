@@ -52,7 +52,7 @@ type Store interface {
 
 	// Compact deletes the versions that were overwritten or deleted at or before revision. Afterwards reads below
 	// revision, and watches from it or from before it, fail with *CompactedError. A revision that is not above the last
-	// compaction is no error; one in the future is a *FutureRevisionError.
+	// compaction is not an error; one in the future is a *FutureRevisionError.
 	Compact(ctx context.Context, revision int64) error
 
 	// Stats returns figures about the store. The call is cheap and the figures may be slightly old.
@@ -136,7 +136,7 @@ type RangeResult struct {
 type Txn struct {
 	Conditions []Condition
 	// Ops have distinct keys. A transaction without operations only checks its conditions and returns the current
-	// revision. Deleting a key that does not exist is no change; a transaction with only such deletions gets no new
+	// revision. Deleting a key that does not exist is not a change; a transaction with only such deletions gets no new
 	// revision.
 	Ops []Op
 	// By says who makes the transaction and with what, for readers of the past. A store that keeps history (History) keeps

@@ -9,8 +9,9 @@ import (
 const maxProbes = 500
 
 // ReadVersions is History.Versions of a store that keeps no history: it reads one version after the other, back to the compaction
-// revision. Times and authors are not known. What was there before a key was deleted is searched for: it is found for certain if it was
-// there for more revisions than it has been gone, or at the compaction revision. After many searches the result ends early.
+// revision. Times and authors are not known. For the time before a key was deleted it searches: it surely finds a version that
+// existed for more revisions than the key has been gone, and one that existed at the compaction revision. After many searches
+// the result ends early.
 func ReadVersions(ctx context.Context, s Store, r VersionsRequest) (list []Change, more bool, err error) {
 	at, size, probes := r.Before-1, 0, 0
 	switch {

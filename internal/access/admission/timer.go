@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Observer records how long admission takes, by the names of Pass and Operation. What its methods return records the
-// durations of one combination, and is kept: to find it again for each call costs more than most plug-ins. rejected is
-// for writes that were refused.
+// Observer records how long admission takes, by the names of Pass and Operation. Each method returns a function that records
+// the durations of one combination. The caller keeps this function: finding it again for each call costs more than most
+// plug-ins. rejected is for writes that were refused.
 type Observer interface {
 	// Plugin returns what records the calls of one plug-in.
 	Plugin(name, pass, operation string, rejected bool) func(seconds float64)
@@ -15,8 +15,8 @@ type Observer interface {
 	Step(pass, operation string, rejected bool) func(seconds float64)
 }
 
-// timer records the durations of a plug-in or of a pass. What records a combination of operation and result is made when
-// the combination first happens, so that others have no metric. A nil timer records nothing.
+// timer records the durations of a plug-in or of a pass. The function for a combination of operation and result is made when
+// the combination first happens, so that combinations that never happen have no metric. A nil timer records nothing.
 type timer struct {
 	kept [4][2]atomic.Pointer[func(seconds float64)] // by operation, and by whether the write was refused
 	find func(operation string, rejected bool) func(seconds float64)

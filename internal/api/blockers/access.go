@@ -32,7 +32,7 @@ func (a *access) mayList(ctx context.Context, gvr schema.GroupVersionResource, n
 	return a.may(ctx, "list", gvr, namespace, "")
 }
 
-// may reports whether the user has a permission. An error of the authorizer is no permission.
+// may reports whether the user has a permission. If the authorizer fails, the user does not have it.
 func (a *access) may(ctx context.Context, verb string, gvr schema.GroupVersionResource, namespace, name string) bool {
 	if a.authorizer == nil {
 		return true

@@ -32,7 +32,8 @@ type ObjectBlockers struct {
 	Deletion *history.Change `json:"deletion,omitempty"`
 	// LastChange is what last touched the object: from the history, or what managedFields say about it.
 	LastChange *history.Change `json:"lastChange,omitempty"`
-	// Items are in the order in which it is best to look at them. Without items nothing is known that the object waits for.
+	// Items are in the order in which it is best to look at them. The list is empty if nothing was found that the object waits
+	// for.
 	Items []Blocker `json:"items"`
 	// NotExamined says in sentences what was left out, because a limit was reached or it cannot be read.
 	NotExamined []string `json:"notExamined,omitempty"`
@@ -68,7 +69,7 @@ type Blocker struct {
 	Name string `json:"name"`
 	// Message is a sentence for people.
 	Message string `json:"message"`
-	// Since is from when on the object waits for it; nil if that is not known.
+	// Since is when the object began to wait for it; nil if that is not known.
 	Since *metav1.Time `json:"since,omitempty"`
 	// Owner is who has to act; "" if that is not known.
 	Owner string `json:"owner,omitempty"`

@@ -44,7 +44,7 @@ func (s *search) addConditions() {
 			good = metav1.ConditionFalse
 		}
 		if c.Status == good || c.Reason == "PodCompleted" {
-			continue // a pod that has ended is not Ready, which is no problem
+			continue // a pod that has ended is not Ready, and that is normal
 		}
 		b := Blocker{Type: Condition, Name: c.Type, Message: fmt.Sprintf("It is %s", c.Status)}
 		if c.Reason != "" {

@@ -49,8 +49,8 @@ type Finder struct {
 	// Authorizer decides what users may see; nil allows everything.
 	Authorizer authz.Authorizer
 	Now        func() time.Time
-	// MaxObjects bounds the objects that an answer examines beside its own, MaxBytes the size of their stored values. 0 is 20,000
-	// and 64 MiB. The answer says so when one is reached.
+	// MaxObjects bounds the objects that an answer examines in addition to its own, MaxBytes the size of their stored values. 0
+	// is 20,000 and 64 MiB. The answer says so when one is reached.
 	MaxObjects, MaxBytes int
 }
 

@@ -121,8 +121,8 @@ const (
 	parallelDeletes = 32
 )
 
-// DeleteCollection deletes the objects that there are when it is called, each by a write of its own. After errors it
-// goes on, and returns the first of them. Objects that are gone meanwhile are no error.
+// DeleteCollection deletes the objects that exist when it is called, each by a write of its own. After an error it continues,
+// and returns the first error at the end. An object that somebody else has deleted in the meantime is not an error.
 func (c *Client) DeleteCollection(ctx context.Context, r DeleteCollectionRequest) error {
 	ctx, served, _, done, err := c.open(ctx, r.Resource, "")
 	if err != nil {

@@ -34,7 +34,7 @@ type definition struct {
 	deleting        bool
 	hasFinalizer    bool // the finalizer customresourcecleanup is present
 	status          status
-	// spec is the encoded spec. What is compiled depends only on it and on the accepted names.
+	// spec is the encoded spec. The compiled definition depends only on it and on the accepted names.
 	spec string
 	// creates is closed while no new objects are accepted. All states of a definition share it, until it is gone.
 	creates *registry.Gate

@@ -19,7 +19,7 @@ type Watcher struct {
 	ready   chan struct{} // holds one element while changed is not empty
 }
 
-// Watch returns a Watcher. What it collects begins with every version that there is.
+// Watch returns a Watcher. Its first Take returns all versions that the directory has.
 func (d *Directory) Watch() *Watcher {
 	w := &Watcher{d: d, changed: map[schema.GroupVersion]bool{}, ready: make(chan struct{}, 1)}
 	d.mu.Lock()

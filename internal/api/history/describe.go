@@ -126,9 +126,9 @@ type managedFields struct {
 	Time                                        metav1.Time
 }
 
-// takeManager sets the time, in seconds, and the field manager of a change whose author was not kept, from the entry of managedFields that
-// the change has added or renewed: what the client has said of itself. Of several entries only the time is taken. A manager that has
-// written twice in a second leaves no trace of the second time.
+// takeManager sets the time, in seconds, and the field manager of a change whose author was not kept, from the entry of
+// managedFields that the change has added or renewed. The client has chosen this name. If there are several such entries, only
+// the time is taken. The second of two writes of one manager in the same second cannot be recognized.
 func (c *Change) takeManager(after, before Object) {
 	var entries, earlier []managedFields
 	after.member("managedFields", &entries)

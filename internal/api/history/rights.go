@@ -38,7 +38,7 @@ func (ri Rights) May(ctx context.Context, verb string, info *request.Info, names
 	return authz.Check(ctx, ri.Authorizer, authz.Attributes{User: request.UserFrom(ctx), Info: &asked})
 }
 
-// Since returns the revision from which on the user may read the past of a resource in the namespace of info: the creation of the
+// Since returns the first revision at which the user may read a resource in the namespace of info: the creation of the
 // namespace, or 0 for a user who may read the history of all namespaces.
 //
 // If the revisions of the resource and of namespaces cannot be compared, no other user may read the past. It may be the

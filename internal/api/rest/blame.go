@@ -150,7 +150,8 @@ func (b *blaming) add(ctx context.Context, changes []registry.PastChange, more b
 	return true, nil
 }
 
-// addOne adds a version of the object. What was before another object of the name, or before a version that cannot be read, is not known.
+// addOne adds a version of the object. goesOn is false at a version that cannot be read or belongs to another object of the
+// name: earlier versions say nothing about this object.
 func (b *blaming) addOne(c *history.Change, version history.Object) (goesOn bool, err error) {
 	switch {
 	case b.first == nil && b.deletion == nil && (c.Type == history.Deleted || c.Type == history.Expired):

@@ -118,7 +118,7 @@ func (q requests) deleteOptions(r *http.Request) (*metav1.DeleteOptions, error) 
 	return options, nil
 }
 
-// checkOptionsKind returns an error for a body that is no DeleteOptions.
+// checkOptionsKind returns an error for a body that is not a DeleteOptions.
 func checkOptionsKind(gvk schema.GroupVersionKind) error {
 	if gvk.Kind == "" || gvk.Kind == "DeleteOptions" {
 		return nil

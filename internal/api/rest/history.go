@@ -52,7 +52,7 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 		return err
 	}
 	if len(changes) == 0 || changes[0].Revision < since {
-		// That an object had this name before the namespace was made again is not for everybody.
+		// Not every user may know that an object had this name before the namespace was created again.
 		if o.before > 0 {
 			return kerrors.NewResourceExpired("what was before is not kept any more")
 		}
@@ -124,8 +124,8 @@ func (c *conversions) decode(ctx context.Context, i int) history.Object {
 	return history.Decode(ctx, c.s.Served, &c.changes[i])
 }
 
-// convert converts the objects of a batch. If that fails, it tries the halves, because a single version may be the reason. What cannot be
-// converted has the error.
+// convert converts the objects of a batch. If that fails, it tries the halves, because a single version may be the reason. A
+// version that cannot be converted gets the error.
 func (c *conversions) convert(ctx context.Context, batch []registry.PastChange) {
 	var objects []*cache.Object
 	for i := range batch {
@@ -149,7 +149,7 @@ func (c *conversions) convert(ctx context.Context, batch []registry.PastChange) 
 	}
 }
 
-// since returns the revision from which on the user may read the past in the namespace of the request.
+// since returns the first revision at which the user may read the past in the namespace of the request.
 func (p past) since(ctx context.Context, s *served, info *request.Info) (int64, error) {
 	return p.rights.Since(ctx, s.Resource, info)
 }

@@ -141,7 +141,8 @@ type collector struct {
 	tooLarge bool
 	chosen   int
 	last     string // key of the last chosen object
-	// more is set when an object was met beyond the limit. Whether it is selected is not known: who continues finds out.
+	// more is set when an object was met beyond the limit. Whether it is selected is not known; the request for the next page
+	// finds out.
 	more bool
 	err  error
 	// looked is the number of objects that the collector has received.

@@ -29,8 +29,8 @@ const (
 	streamedFrom = 2 << 20
 	// maxPageBytes bounds the objects of a page that are in memory for this page alone, in bytes.
 	maxPageBytes = 16 << 20
-	// streamMemory is about how many bytes a streamed page takes beside its buffers: a page of the store, and maxBatches batches of
-	// objects with their encodings.
+	// streamMemory is about how many bytes a streamed page takes in addition to its buffers: a page of the store, and
+	// maxBatches batches of objects with their encodings.
 	streamMemory = 4 << 20
 	// streamBatch is about the size of a batch of objects, which are prepared and encoded together, in bytes.
 	streamBatch = 128 << 10

@@ -167,7 +167,7 @@ func (s *served) compressed(encoding itemEncoding, chunks []pageChunk) (
 // pageChunk is a chunk of the objects of a page.
 type pageChunk struct {
 	cache.Chunk
-	own bool // it is no chunk of the cache, which does not keep it compressed
+	own bool // it is not a chunk of the cache, so the cache does not keep it compressed
 }
 
 // inChunks returns the objects of the page in chunks. Objects that are only a part of a chunk of the cache, or that

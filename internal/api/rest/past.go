@@ -71,7 +71,7 @@ func (p past) view(r *http.Request, s *served, info *request.Info) (v *cache.Vie
 	return v, true, err
 }
 
-// page reads the objects that the options ask for: of now, or of the past.
+// page reads the objects that the options ask for: the current ones, or those of the past.
 func (h *Handler) page(
 	r *http.Request, info *request.Info, s *served, sel *selection, o *listOptions,
 ) (*page, error) {

@@ -25,7 +25,7 @@ import (
 //	Table          tableWriter           made from JSON        -                      made from JSON
 //
 // (*) A list that is large and sent with gzip is put together from compressed pieces that the cache keeps
-// (writeByChunks). A dash is a combination that negotiation refuses. A custom resource has no protobuf but for its
+// (writeByChunks). A dash is a combination that negotiation refuses. A custom resource has no protobuf encoding except for its
 // metadata; its list in JSON is framed by its representation.
 //
 // JSON and protobuf of objects are cut from bytes that the cache has: nothing is decoded. YAML, indented JSON and most

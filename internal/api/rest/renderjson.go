@@ -91,8 +91,8 @@ func (s *served) writeJSONList(w http.ResponseWriter, r *http.Request, accepted 
 	return nil
 }
 
-// encodeAll encodes the objects of a page and returns the size of all items. What was read for this page alone has no encoding yet:
-// the processors share the work.
+// encodeAll encodes the objects of a page and returns the size of all items. Objects that were read only for this page have no
+// encoding yet: they are encoded on all processors.
 func encodeAll(
 	ctx context.Context, p *page, encode func(context.Context, *cache.Object) ([]byte, error),
 ) (size int, err error) {

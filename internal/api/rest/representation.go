@@ -19,7 +19,7 @@ type representation interface {
 	patchTypes() []string
 	// refusePatchType returns the error of a PATCH with a Content-Type that is not accepted.
 	refusePatchType(contentType string, accepted []string) error
-	// scaleDecodeError returns the error of a body that is no Scale.
+	// scaleDecodeError returns the error of a body that is not a Scale.
 	scaleDecodeError(err error) error
 
 	// endpoint adds to an endpoint which formats the kind has.

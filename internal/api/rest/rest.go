@@ -44,7 +44,7 @@ type Options struct {
 	// Cluster finds nodes, pods and services; nil means 503 for requests that are forwarded to them.
 	Cluster registry.Cluster
 	// ConnectionBytesPerSecond limits each direction of a connection to a node, pod or service that was upgraded to
-	// another protocol. 0 is no limit.
+	// another protocol. 0 means no limit.
 	ConnectionBytesPerSecond int64
 	// ConnectObserver counts connections to pods; nil counts nothing.
 	ConnectObserver *ConnectMetrics

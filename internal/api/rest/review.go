@@ -35,8 +35,8 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, info *request.I
 	return h.post(w, r, info, s, in, nil, obj, answer)
 }
 
-// post takes the body of a POST that stores no object of the resource itself through its steps, and answers
-// what carries it out returns: the success alone where that is nothing.
+// post runs the steps of a write for a POST that stores no object of the resource itself (a review or a subresource). It
+// answers with the object that act returns, or with a Status of success if act returns none.
 func (h *Handler) post(
 	w http.ResponseWriter, r *http.Request, info *request.Info, s *served, in incoming, sub *registry.Subresource,
 	body registry.Object, act registry.CreateFunc,

@@ -88,8 +88,7 @@ type requirement struct {
 }
 
 // selectionFor makes the selection of a list or a watch, and checks the options it is
-// among: what cannot be parsed is refused first, then what does not go together, then
-// fields that there are not.
+// among: it refuses first values that cannot be parsed, then options that contradict each other, then fields that do not exist.
 func selectionFor(ctx context.Context, s *served, namespace, name string, o *listOptions, watch bool) (*selection, error) {
 	sel := &selection{s: s, namespace: namespace, name: name, retain: s.pageBytes}
 	requirements, err := sel.parse(ctx, o.LabelSelector, o.FieldSelector)

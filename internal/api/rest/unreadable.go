@@ -18,8 +18,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// This file is about objects whose stored value cannot be read (KEP-3926): it cannot be decrypted, or it is no object in the
-// version that a client asked for. Reads name them in their errors, and a client that is allowed to can delete them.
+// This file is about objects whose stored value cannot be read (KEP-3926): it cannot be decrypted, or it cannot be decoded as
+// an object of the version that a client asked for. Reads name them in their errors, and a client that is allowed to can delete
+// them.
 
 // maxUnreadable is the most unreadable objects that the error of a list names.
 const maxUnreadable = 100

@@ -193,7 +193,7 @@ func (st *watchStream) initial(ctx context.Context, revision int64, o *listOptio
 	b := (*buf)[:0]
 	st.initialView = view
 	var failed error
-	// What was sent is not kept: none of it has to be in memory at once.
+	// Objects that were sent are not kept, so they need not all be in memory at the same time.
 	sent := 0
 	err = st.sel.visit(ctx, view, "", st.sel.streaming(), func(o *cache.Object) bool {
 		sent++

@@ -44,7 +44,7 @@ const (
 	patchOptions  = "PatchOptions"
 )
 
-// incoming reads a POST or PUT with options of that kind.
+// incoming reads a POST or PUT. options is the kind of its options, createOptions or updateOptions.
 func (q requests) incoming(r *http.Request, info *request.Info, s *served, options string) (in incoming, err error) {
 	if in.accepted, err = q.response(r, info, s); err != nil {
 		return in, err

@@ -159,8 +159,8 @@ func keepVolume(claim *unstructured.Unstructured, find func(name string) *claimR
 	return fmt.Sprintf("without the volume %s, which is gone or used by another claim: the data does not come back", name)
 }
 
-// rewire gives an object the owners of now: find returns the UID for the one that an owner had, "" if it is gone. Owners that are gone are
-// dropped and returned.
+// rewire replaces the UIDs in owner references: find maps the old UID of an owner to its current UID, "" if the owner no longer
+// exists. Owners that are gone are dropped and returned.
 func rewire(o *unstructured.Unstructured, find func(types.UID) types.UID) (dropped []string) {
 	var kept []any
 	references, found, _ := unstructured.NestedSlice(o.Object, "metadata", "ownerReferences")
@@ -187,8 +187,8 @@ func rewire(o *unstructured.Unstructured, find func(types.UID) types.UID) (dropp
 	return dropped
 }
 
-// managersOf returns the managedFields of an object that has the content of then: its fields belong to their managers of then, and the
-// annotation UndeletedUID to the client, which has the entry own. Nil means that nothing is known of then.
+// managersOf returns the managedFields for an object with the old content: its fields belong to their old managers, and the
+// annotation UndeletedUID belongs to the client, whose entry is own. Nil means that the old managers are not known.
 //
 // Without it the fields would belong to the client. A server-side apply of their manager (kubectl apply --server-side, Helm 4) would find
 // conflicts, and would not remove what it has removed from its configuration.
@@ -223,8 +223,8 @@ func managersOf(
 	return out
 }
 
-// reverted returns the object of now with the content, the labels and the annotations of then. Its status and the other metadata stay, and
-// so do the fields that the server or a controller has set.
+// reverted returns the current object with the content, the labels and the annotations of the old one. It keeps the current
+// status, the other metadata, and the fields that the server or a controller has set.
 func reverted(r *resource, now, then *unstructured.Unstructured) *unstructured.Unstructured {
 	out := then.DeepCopy()
 	for _, field := range []string{"metadata", "status"} {
@@ -248,7 +248,7 @@ func reverted(r *resource, now, then *unstructured.Unstructured) *unstructured.U
 		path := append([]string{"spec"}, field...)
 		value, found, _ := unstructured.NestedFieldCopy(now.Object, path...)
 		if found {
-			_ = unstructured.SetNestedField(out.Object, value, path...) // what is no map is refused by the server
+			_ = unstructured.SetNestedField(out.Object, value, path...) // the server refuses a value that is not a map
 		} else {
 			unstructured.RemoveNestedField(out.Object, path...)
 		}

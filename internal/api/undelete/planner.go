@@ -25,7 +25,8 @@ import (
 )
 
 const (
-	// maxCandidates is the most objects in an answer. What is kept of each while the answer is made is about candidateBytes.
+	// maxCandidates is the largest number of objects in an answer. candidateBytes is about the memory of each while the answer
+	// is made.
 	maxCandidates, candidateBytes = 50_000, 500
 	// versionsPage is how many versions of an object are read at a time to find the beginning of its deletion.
 	versionsPage = 50
@@ -146,7 +147,8 @@ func (s *search) ask(r *resource, namespace, name string) *request.Info {
 	return &asked
 }
 
-// allowed returns the error if the user may not read a resource of the past with a verb, get or list, and the revision from which on.
+// allowed returns the first revision at which the user may read the resource, or an error if the user may not read its past.
+// verb is get or list.
 func (s *search) allowed(r *resource, verb, namespace, name string) (since int64, err error) {
 	info := s.ask(r, namespace, name)
 	for _, v := range []string{verb, history.ReadHistory} {
@@ -157,7 +159,8 @@ func (s *search) allowed(r *resource, verb, namespace, name string) (since int64
 	return s.Rights.Since(s.ctx, r.served.Resource, info)
 }
 
-// visible returns the error if a revision is before the one from which on the user may read.
+// visible returns an error if the user may not read the revision at: it is before since, and the user may not read the history
+// of all namespaces.
 func (s *search) visible(r *resource, since, at int64, namespace, name string) error {
 	if at >= since {
 		return nil
@@ -252,7 +255,8 @@ func (s *search) deleted(deletions []history.ObjectChange) (*Answer, error) {
 	return s.answer(false)
 }
 
-// addDeleted adds an object as it was before its last deletion, with its content. What cannot be read is named in the answer.
+// addDeleted adds an object as it was before its last deletion, with its content. If it cannot be read, the answer has it in
+// Left.
 func (s *search) addDeleted(r *resource, namespace, name string) error {
 	if reason := never(r); reason != "" {
 		s.leave(r, namespace, name, reason, false)
@@ -277,7 +281,7 @@ func (s *search) addDeleted(r *resource, namespace, name string) error {
 	return nil
 }
 
-// Listed returns how objects come back that there were as of a time, of resources that are named: deployments.apps, configmaps.
+// Listed returns how all objects that existed at a time come back. names are their resources: deployments.apps, configmaps.
 func (p *Planner) Listed(
 	ctx context.Context, info *request.Info, names []string, selector labels.Selector, o Options,
 ) (*Answer, error) {
@@ -485,7 +489,7 @@ func (s *search) addContent(c *candidate) error {
 	return nil
 }
 
-// addNamespace adds what was in a Namespace. What the user may not read is named in the answer.
+// addNamespace adds the objects that were in a Namespace. Resources that the user may not read are in Left.
 func (s *search) addNamespace(name string, at int64) error {
 	for _, found := range s.all() {
 		if !found.Namespaced || found.Remote || !hasVerbs(found, "list", "get", "create") {

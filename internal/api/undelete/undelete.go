@@ -24,7 +24,7 @@ const Exists = "an object of this name exists"
 type Plan struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`
-	// Left are the resources, and objects, of which nothing comes back.
+	// Left lists the resources and objects that do not come back, with the reason for each.
 	Left []Left `json:"left"`
 	// Steps are in the order in which objects are created: an owner is before what it owns.
 	Steps []Step `json:"steps"`
@@ -37,7 +37,7 @@ type Left struct {
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name,omitempty"`
 	Reason    string `json:"reason"`
-	// Refused means that it would come back if it could be read.
+	// Refused means that only an error or a missing permission keeps it from coming back, such as a failed read.
 	Refused bool `json:"refused,omitempty"`
 }
 
@@ -59,8 +59,8 @@ type Step struct {
 	Notes []string `json:"notes,omitempty"`
 	// Alternatives are what is sent instead, in their order, while the server answers that the object is invalid.
 	Alternatives []Alternative `json:"alternatives,omitempty"`
-	// ManagedFields are those of the object after a second update, beside those of other managers that it has then. Nil means that
-	// there is no second update.
+	// ManagedFields are the entries that a second update writes to the object, in addition to the entries that other managers
+	// have then. Nil means that there is no second update.
 	ManagedFields []metav1.ManagedFieldsEntry `json:"managedFields,omitempty"`
 	// ContentAsOf is set if more comes back with the object, such as the objects of a definition, and cannot be looked at before it is
 	// there: then the same question with this asOf has them.

@@ -31,7 +31,7 @@ type Answer struct{ s *search }
 // Close gives back what the answer keeps open.
 func (a *Answer) Close() { a.s.close() }
 
-// Write writes the answer as JSON, an object after the other. What cannot be read is a step that is skipped.
+// Write writes the answer as JSON, one step after the other. For an object that cannot be read the step has Skip set.
 func (a *Answer) Write(w io.Writer) error {
 	out := bufio.NewWriter(w)
 	head, err := json.Marshal(struct {
@@ -72,8 +72,8 @@ func stepOf(c *candidate) Step {
 // batchSize and batchBytes are how many objects a conversion webhook converts at a time, and of how many bytes.
 const batchSize, batchBytes = 100, 1 << 20
 
-// prepare reads and converts the objects of the next steps of a resource together, if they have to be converted. What cannot be read or
-// converted is read again by then, which returns the error.
+// prepare reads and converts the objects of the next steps of a resource together, if they have to be converted. If that fails
+// for an object, (*search).then reads it again and returns the error.
 func (s *search) prepare(steps []step) {
 	first := &steps[0]
 	if first.skip != "" || s.batch[first.candidate] != nil || !first.served.Resource.Renderer.IsPrepared() {
@@ -150,7 +150,8 @@ func (s *search) describe(st *step) Step {
 	return out
 }
 
-// ownerUID returns the UID of an owner of now, or the one that it had if a step creates it; "" if it is gone.
+// ownerUID returns the current UID of an owner. For an owner that a step creates it returns the old UID, and "" for one that
+// does not come back.
 func (s *search) ownerUID(uid types.UID) types.UID {
 	if now := s.live[uid]; now != "" {
 		return now

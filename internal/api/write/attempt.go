@@ -95,8 +95,8 @@ func (a *attempt) read(ctx context.Context) (err error) {
 	return err
 }
 
-// make makes the new object, or the body of a Post. That of an update is in the namespace of the request before admission
-// sees it, although a client need not send the namespace.
+// make makes the new object, or the body of a Post. A client need not send the namespace of an update: make sets it from the
+// request, before admission sees the object.
 func (a *attempt) make(ctx context.Context) (err error) {
 	a.obj, err = a.Make(ctx, a.current)
 	if err != nil || a.verb&(Update|Apply|Scale) == 0 {
@@ -319,8 +319,8 @@ func (a *attempt) commit(ctx context.Context) (err error) {
 	return err
 }
 
-// insert stores a new object, unless the definition of its resource is being deleted. Who deletes the objects of the
-// definition waits for it.
+// insert stores a new object, unless the definition of its resource is being deleted. The deletion of the objects of the
+// definition waits until insert returns.
 func (a *attempt) insert(ctx context.Context, how registry.Commit) (registry.Result, error) {
 	if !a.Target.Creates.Enter() {
 		return registry.Result{}, terminating(a.Target, a.obj.GetName())

@@ -117,7 +117,7 @@ func (c change) warnings() []string {
 	return nil
 }
 
-// keepServerFields brings back what a client cannot change.
+// keepServerFields restores the metadata fields that a client cannot change.
 func keepServerFields(obj, old registry.Object) {
 	if obj.GetUID() == "" {
 		obj.SetUID(old.GetUID())

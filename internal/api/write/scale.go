@@ -107,7 +107,7 @@ func (sc *scaling) make(ctx context.Context, c *Current) (registry.Object, error
 	if err != nil {
 		return nil, err
 	}
-	// What a webhook makes of the metadata does not matter: the parent takes only the replicas.
+	// Changes that webhooks make to the metadata do not matter: the parent takes only the replicas.
 	checked := *after
 	checked.Namespace = c.Object.Namespace
 	if errs := validateScale(&checked); len(errs) > len(validateReplicas(after)) && !sc.t.Kind.Unstructured() {

@@ -172,7 +172,7 @@ func (o *object) ref() client.Ref {
 // error causes another check then.
 func (c *Collector) delete(ctx context.Context, o object, policy metav1.DeletionPropagation) error {
 	conditions := &metav1.Preconditions{UID: &o.uid}
-	if o.revision != 0 { // an extension API server may have versions that are no numbers
+	if o.revision != 0 { // an extension API server may have versions that are not numbers
 		conditions.ResourceVersion = new(strconv.FormatInt(o.revision, 10))
 	}
 	c.Log.Debug("garbage collection deletes an object",
@@ -203,8 +203,8 @@ func ignoreNotFound(err error) error {
 // errNothingToDo ends a change of an object that has been replaced by another one, or that has nothing to change.
 var errNothingToDo = errors.New("there is nothing to change")
 
-// change changes the metadata of an object. change reports whether it has changed anything. An object that is gone is
-// no error.
+// change changes the metadata of an object. change reports whether it has changed anything. An object that no longer exists is
+// not an error.
 func (c *Collector) change(ctx context.Context, o object, change func(registry.Object) bool) error {
 	_, err := c.objects(o.remote).Update(ctx, client.UpdateRequest{
 		Ref: o.ref(),

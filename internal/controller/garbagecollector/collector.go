@@ -211,7 +211,7 @@ func (c *Collector) work(
 	})
 }
 
-// logFailure logs why an object could not be handled. Conflicts are no failures: the object has changed meanwhile.
+// logFailure logs why an object could not be handled. A conflict is not logged: the object has changed in the meantime.
 func (c *Collector) logFailure(uid types.UID, err error) {
 	level := slog.LevelWarn
 	if kerrors.IsConflict(err) {

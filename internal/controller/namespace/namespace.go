@@ -198,7 +198,8 @@ var errReplaced = errors.New("the namespace was replaced by another one of the s
 // errSame ends a write that would change nothing.
 var errSame = errors.New("nothing has changed")
 
-// change changes a namespace, or the part of it that a subresource stands for. A namespace that is gone is no error.
+// change changes a namespace, or the part of it that a subresource stands for. A namespace that no longer exists is not an
+// error.
 func (c *Controller) change(
 	ctx context.Context, name string, uid types.UID, subresource string, change func(*corev1.Namespace) error,
 ) error {

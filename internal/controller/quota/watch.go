@@ -235,7 +235,7 @@ func (w *watcher) followObjects(ctx context.Context, r schema.GroupResource) {
 	}
 }
 
-// watchObjects watches the objects until there is an error. A resource that is not served is no error.
+// watchObjects watches the objects until there is an error. A resource that is not served is not an error.
 func (w *watcher) watchObjects(ctx context.Context, r schema.GroupResource) error {
 	served, done, err := w.open(ctx, r)
 	if err != nil || served == nil {

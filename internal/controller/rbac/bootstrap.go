@@ -159,7 +159,7 @@ func (b *Bootstrap) create(ctx context.Context, obj registry.Object) error {
 	return err
 }
 
-// ensure creates a missing object. It is no error if another server has just created it.
+// ensure creates a missing object. It is not an error if another server has just created it.
 func (b *Bootstrap) ensure(ctx context.Context, wanted registry.Object) error {
 	err := b.create(ctx, wanted)
 	if kerrors.IsAlreadyExists(err) {

@@ -29,8 +29,8 @@ func sameRole(a, b registry.Object) bool {
 	return true
 }
 
-// addMissing adds to obj what only wanted has, and reports whether that changed obj. What only
-// obj has stays, because users may have added it.
+// addMissing adds to obj what only wanted has, and reports whether that changed obj. Entries that only obj has are kept,
+// because users may have added them.
 func addMissing(obj, wanted registry.Object) bool {
 	annotations, changed := merge(obj.GetAnnotations(), wanted.GetAnnotations())
 	if changed {

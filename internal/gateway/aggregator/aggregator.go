@@ -49,7 +49,7 @@ type Options struct {
 	Certificate func() (*tls.Certificate, error)
 	// RejectRedirects answers 502 to redirects of servers instead of sending them to the client.
 	RejectRedirects bool
-	// InFlight is the largest number of requests, other than watches, that wait for one server at a time. 0 is no limit.
+	// InFlight is the largest number of requests, other than watches, that wait for one server at a time. 0 means no limit.
 	InFlight int64
 	Log      *slog.Logger
 	// Now is the time of conditions; nil is time.Now.

@@ -111,9 +111,10 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, in *http.Request) {
 	f.p.metrics.rerouted(rw.Status, f.gvr.Group, f.gvr.Version, f.gvr.Resource)
 }
 
-// isPlainRead reports whether a request needs no permission beside the one for its verb, which this server has checked. A peer
-// authorizes a request by the impersonated user alone. It does not know which verbs the sender may use in the name of that user, and so would
-// allow what authz.Further refuses here: reads of the past, updates that create, escalate, bind, connections by GET.
+// isPlainRead reports whether a request needs no permission other than the one for its verb, which this server has checked. A
+// peer authorizes a request by the impersonated user alone. It does not know which verbs the sender may use in the name of that
+// user, and so would allow what authz.Further refuses here: reads of the past, updates that create, escalate, bind, connections
+// by GET.
 func isPlainRead(r *http.Request) bool {
 	info := request.InfoFrom(r.Context())
 	switch info.Verb {

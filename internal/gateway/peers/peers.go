@@ -59,7 +59,7 @@ type Options struct {
 	Certificate func() (*tls.Certificate, error)
 	// Dial opens connections; nil opens them directly.
 	Dial proxy.Dial
-	// InFlight is the largest number of requests, other than watches, that wait for peers at a time. 0 is no limit.
+	// InFlight is the largest number of requests, other than watches, that wait for peers at a time. 0 means no limit.
 	InFlight int64
 	Log      *slog.Logger
 }

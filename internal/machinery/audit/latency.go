@@ -27,7 +27,7 @@ var layerKeys = [layers]string{
 
 const (
 	totalKey = "apiserver.latency.k8s.io/total"
-	// slowRequest is the time from which on a request gets latency annotations.
+	// A request that takes longer than slowRequest gets latency annotations.
 	slowRequest = 500 * time.Millisecond
 )
 

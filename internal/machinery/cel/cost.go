@@ -14,7 +14,7 @@ import (
 // to create two characters, and replace may turn a short text into a long one.
 type callCosts struct{ library.CostEstimator }
 
-// formatFactor is the cost of a byte that format makes. That takes several times as long as to read it.
+// formatFactor is the cost of each byte that format writes. Writing a byte takes several times as long as reading one.
 const formatFactor = 5 * common.StringTraversalCostFactor
 
 // CallCost implements interpreter.ActualCostEstimator.

@@ -26,7 +26,7 @@ const (
 // Pool is a number of units that users share. Counting takes no lock and no memory for each
 // user.
 type Pool struct {
-	limit   int64 // units for each class of users; 0 is no limit
+	limit   int64 // units for each class of users; 0 means no limit
 	seed    maphash.Seed
 	classes [classes]class
 }
@@ -57,7 +57,7 @@ func (c *class) byUser(slot uint32) *atomic.Int64 {
 	return &users[slot]
 }
 
-// NewPool returns a pool of limit units. 0 is no limit.
+// NewPool returns a pool of limit units. 0 means no limit.
 func NewPool(limit int64) *Pool { return &Pool{limit: limit, seed: maphash.MakeSeed()} }
 
 // Taken returns how many units are in use.

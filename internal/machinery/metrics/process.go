@@ -8,7 +8,7 @@ import (
 )
 
 // ofProcess returns the metrics of the process and of the Go runtime. They are the same for all servers of the process, and
-// the collectors keep no state between two reads but their buffers.
+// the collectors keep only their buffers between two reads, no other state.
 var ofProcess = sync.OnceValue(func() []prometheus.Collector {
 	return []prometheus.Collector{
 		collectors.NewGoCollector(collectors.WithGoCollectorRuntimeMetrics(collectors.MetricsAll)),

@@ -55,7 +55,7 @@ type Handler struct {
 	// LongRunning means that the response takes long and comes in small parts, like the events of a watch. It is copied
 	// with a small buffer.
 	LongRunning bool
-	// BytesPerSecond limits each direction of an upgraded connection. 0 is no limit.
+	// BytesPerSecond limits each direction of an upgraded connection. 0 means no limit.
 	BytesPerSecond int64
 }
 

@@ -195,7 +195,7 @@ func (rw *Rewriter) changeTag(token *html.Token, request *http.Request) {
 		if !slices.Contains(linkTags[attribute.Key], token.DataAtom) {
 			continue
 		}
-		if u, err := url.Parse(attribute.Val); err == nil { // or else it is no link
+		if u, err := url.Parse(attribute.Val); err == nil { // otherwise it is not a link
 			attribute.Val = rw.link(u, request)
 		}
 	}

@@ -207,7 +207,7 @@ type onlyWriter struct{ io.Writer }
 
 type onlyReader struct{ io.Reader }
 
-// Paced returns a reader that reads at most perSecond bytes in a second, on average; 0 is no limit. Reading fails when
+// Paced returns a reader that reads at most perSecond bytes in a second, on average; 0 means no limit. Reading fails when
 // ctx ends.
 func Paced(ctx context.Context, r io.Reader, perSecond int64) io.Reader {
 	if perSecond <= 0 {

@@ -86,7 +86,7 @@ func (l selectorLimits) check(text string) error {
 
 func terms(text string) int { return strings.Count(text, ",") + 1 }
 
-// termMemory is about how many bytes a parsed term takes beside its text.
+// termMemory is about how many bytes a parsed term takes in addition to its text.
 const termMemory = 100
 
 // parseServed parses a selector, and counts what it takes until the request ends.

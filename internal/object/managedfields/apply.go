@@ -241,7 +241,7 @@ func (inc *incremental) position(owners []owner, manager string) ([]owner, int) 
 	return append(owners, owner{entry: self}), len(owners)
 }
 
-// takeFields takes the fields that an apply modified or removed from all owners but mine.
+// takeFields removes, from all owners except mine, the fields that an apply modified or removed.
 func takeFields(owners []owner, mine int, modified, removedFields *set) {
 	for i := range owners {
 		if o := &owners[i]; i != mine {

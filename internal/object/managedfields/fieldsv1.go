@@ -118,7 +118,7 @@ func appendTwiceEscaped(b []byte, text string) ([]byte, bool) {
 	return append(b, text[plain:]...), true
 }
 
-// parseSet reads fieldsV1. It returns false for all that fields does not write.
+// parseSet reads fieldsV1. It returns false unless (*set).fields would write exactly the same text.
 func parseSet(raw string) (*set, bool) {
 	p := parser{text: raw}
 	s, _, ok := p.object(0)

@@ -69,7 +69,8 @@ func warnDropped(ctx context.Context, problems []string) {
 	}
 }
 
-// readEntries returns the entries of an object, and what is wrong with those of a tree that are none.
+// readEntries returns the managedFields entries of an object. It leaves out entries of an unstructured object that cannot be
+// decoded; problems says what is wrong with each.
 func readEntries(object registry.Object) (entries []metav1.ManagedFieldsEntry, problems []string) {
 	tree, isTree := object.(*unstructured.Unstructured)
 	if !isTree {

@@ -23,8 +23,9 @@ type conversion struct {
 	canceled bool // the request that made the call has ended
 }
 
-// share returns the result of convert, or of a call for the same object that was running already. A call that ended
-// because its own request did tells nothing to others: one of them calls again. The error is also the one of ctx.
+// share returns the result of convert, or of a call for the same object that was running already. If a call ended because its
+// own request ended, its result is not shared: one of the waiting requests calls again. If ctx ends first, share returns its
+// error.
 func (c *conversions) share(ctx context.Context, o *cache.Object, convert func() ([]byte, error)) ([]byte, error) {
 	for {
 		call, first := c.join(o)

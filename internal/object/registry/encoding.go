@@ -189,7 +189,7 @@ func internText(text string) string {
 	return slot.share(text)
 }
 
-// sharedText is a text that was shared lately. Most texts are found in one, for a fraction of what unique.Make costs.
+// sharedText is a text that was shared recently. Most texts are found in one, for a fraction of what unique.Make costs.
 type sharedText struct{ atomic.Pointer[string] }
 
 var (

@@ -62,8 +62,8 @@ func (e *protobufEncoding) unstamped(value []byte) ([]byte, error) {
 	return message, err
 }
 
-// ofOtherVersion returns the message in the storage version of a value that was stored in another one, by a server of an older
-// release or one that had to be compatible with it. message is the one of the value.
+// ofOtherVersion returns the message in the storage version of a value that was stored in another version, by a server of an
+// older release or one that had to be compatible with it. message is the message in value.
 func (e *protobufEncoding) ofOtherVersion(value, message []byte) ([]byte, error) {
 	envelope, err := scheme.OpenBody(value)
 	if err != nil {

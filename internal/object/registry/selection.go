@@ -2,7 +2,7 @@ package registry
 
 // Selection holds the fields by which lists and watches of a kind select.
 type Selection struct {
-	// Fields are the selectable fields beside metadata.name and metadata.namespace.
+	// Fields are the selectable fields other than metadata.name and metadata.namespace.
 	Fields []Field
 	// FieldError returns the error for an unknown field label; nil means the error of most kinds.
 	FieldError func(version, label string) error
@@ -28,7 +28,7 @@ type Field struct {
 	// value of a repeated field is the first one.
 	Path []int32
 	// Members is the path in custom resources: the names of members
-	// from the object to a value that is no object or list.
+	// from the object to a value that is neither an object nor a list.
 	Members []string
 	// Type is the type of the value.
 	Type FieldType

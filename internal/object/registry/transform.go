@@ -38,7 +38,7 @@ const encryptedPrefix = "k8s:enc:"
 
 var errEncrypted = errors.New("the value is encrypted, and no encryption is configured")
 
-// TransformError is the error of a value that could not be transformed: it cannot be decrypted with the keys that there are.
+// TransformError is the error of a value that could not be transformed: it cannot be decrypted with the configured keys.
 type TransformError struct {
 	Key string // in the store
 	Err error

@@ -52,7 +52,7 @@ func (v *mutatingValidation) validate(conditions bool) field.ErrorList {
 	return v.errs
 }
 
-// validateMutatingOperations refuses rules for deletions, of which nothing can be changed.
+// validateMutatingOperations refuses rules for deletions: a delete has no object that a policy could change.
 func validateMutatingOperations(m *admissionv1.MatchResources, path *field.Path) (errs field.ErrorList) {
 	if m == nil {
 		return nil

@@ -132,7 +132,7 @@ func (v *policyValidation) variable(one *admissionv1.Variable, at *field.Path) {
 	v.scopes.Declare(one.Name, typ)
 }
 
-// reserved are the words that are no identifiers.
+// reserved are the words that cannot be identifiers.
 var reserved = strings.Fields("true false null in as break const continue else for function if import let loop package " +
 	"namespace return var void while")
 

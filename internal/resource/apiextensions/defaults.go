@@ -101,8 +101,8 @@ func validateEmbeddedMetadata(s *structuralschema.Schema, value any, path *field
 	return s.ValidateEmbedded(path.K8s(), value)
 }
 
-// validateMetadataDefault returns the errors of the metadata of an object that has only the
-// default, at its path.
+// validateMetadataDefault puts a default of a metadata field into an otherwise empty object, at the place of the field, and
+// returns an error if the metadata of that object is not valid.
 func validateMetadataDefault(
 	value any, resource *structuralschema.Schema, place *metadataPath, path *field.Path,
 ) field.ErrorList {

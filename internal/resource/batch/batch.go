@@ -22,7 +22,7 @@ type jobGates struct {
 	pods       core.PodGates
 	scheduling bool // WorkloadWithJob
 
-	// What may change in a job without active pods that is suspended, though it was started before.
+	// The fields that may change in a suspended job without active pods even if the job was started before.
 	mutableResources  bool // resources of containers (MutablePodResourcesForSuspendedJobs)
 	mutableDirectives bool // where its pods are scheduled (MutableSchedulingDirectivesForSuspendedJobs)
 }

@@ -59,7 +59,7 @@ func certificateSigningRequest() *registry.Kind {
 			FieldError: declare.FieldLabel,
 		},
 		Strategy: registry.Strategy[*csr]{
-			// What was requested stays as it was.
+			// An update cannot change the spec.
 			PrepareUpdate: func(r, old *csr) { r.Spec = old.Spec },
 			PrepareStatusUpdate: func(r, old *csr) {
 				keepDecisions(r, old)

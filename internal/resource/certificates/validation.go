@@ -128,7 +128,7 @@ const (
 	deniedCondition   = `conditions[{"type": "Denied"}]`
 )
 
-// faults of a list of conditions that are tolerated once they are stored.
+// faults says which errors a list of conditions has. An update may keep those that the stored list has.
 type faults struct{ untyped, contradictory, repeated bool }
 
 func faultsOf(conditions []condition) faults {

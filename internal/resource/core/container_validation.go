@@ -121,8 +121,9 @@ func (p *podValidator) validateHooks(c *corev1.Container, path *field.Path) fiel
 	return errs
 }
 
-// validateContainerRestart validates the restart policy of a container and its rules. kube-apiserver does not look at
-// the rules of an init container without a policy: looseRules says whether it looks at such rules.
+// validateContainerRestart validates the restart policy of a container and its rules. looseRules means that restart rules are
+// validated although the container has no policy. As in kube-apiserver, it is true for containers and false for init
+// containers.
 func (p *podValidator) validateContainerRestart(
 	c *corev1.Container, path *field.Path, looseRules bool,
 ) field.ErrorList {

@@ -18,7 +18,8 @@ import (
 )
 
 func nodes(gates features.Gates) *registry.Kind {
-	// What a new node may not have, and of that, what an update of the spec or of the status may not add.
+	// disabled is removed from a new node. Updates may keep such fields, but not add them: inSpec for an update of the node,
+	// inStatus for an update of its status.
 	disabled := declare.DisabledOf(gates, declare.Part(features.NodeDeclaredFeatures,
 		func(n *corev1.Node) bool { return n.Status.DeclaredFeatures != nil },
 		func(n *corev1.Node) { n.Status.DeclaredFeatures = nil }), inNodeSpec())

@@ -220,8 +220,8 @@ func validateNodeStatusUpdate(n, old *corev1.Node) field.ErrorList {
 		spec.Child("externalID"), "may not be updated")...)
 }
 
-// validatePreemptionPolicy validates who has disabled preemption for the resizing of pods on a node. What was there before
-// the update is valid.
+// validatePreemptionPolicy validates who has disabled preemption for the resizing of pods on a node. Entries that the node had
+// before the update are not validated again.
 func validatePreemptionPolicy(n, old *corev1.Node) field.ErrorList {
 	const most = 20
 	policy, before := n.Spec.PodPreemptionPolicy, old.Spec.PodPreemptionPolicy

@@ -177,7 +177,7 @@ func validatePersistentVolumeSource(v *corev1.PersistentVolumeSpec, name string,
 		return errs
 	})
 	s.add("fc", v.FC != nil, func(at *field.Path) field.ErrorList { return validateFC(v.FC, at) })
-	// kube-apiserver accepts this source beside one that stands before it in this list.
+	// kube-apiserver accepts this source together with one that comes before it in this list.
 	if f := v.FlexVolume; f != nil {
 		s.n++
 		s.errs = append(s.errs, validateFlex(f.Driver, f.Options, at.Child("flexVolume"))...)

@@ -46,7 +46,7 @@ type podRules struct {
 
 	addresses AddressRules
 
-	// What an object had before the rule existed.
+	// Rules that an object may break because it was stored before the rule existed:
 	unnamedImages bool // image volumes without a reference
 	sysAdmin      bool // CAP_SYS_ADMIN without privilege escalation
 	hostSysctls   bool // sysctls of namespaces of the host

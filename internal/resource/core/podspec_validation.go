@@ -234,7 +234,8 @@ func validateSchedulingGroup(g *corev1.PodSchedulingGroup, responders bool, path
 	return append(errs, field.ForbiddenIf(responders, path, "may not be set when evictionResponders is set")...)
 }
 
-// validateResponders validates the responders to requests for the eviction of a pod (KEP-4563). What old has too is valid.
+// validateResponders validates the responders to requests for the eviction of a pod (KEP-4563). Names and priorities that old
+// has are not validated again.
 func validateResponders(list, old []corev1.EvictionResponder, path *field.Path) field.ErrorList {
 	const most = 10
 	if equality.Semantic.DeepEqual(list, old) {

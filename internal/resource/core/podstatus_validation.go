@@ -272,7 +272,8 @@ func isMappedClaim(claim string, c *corev1.Container, s *corev1.PodExtendedResou
 	})
 }
 
-// validateAllocatableClaims validates which resources of the node the claims of a pod use. What old has too is valid.
+// validateAllocatableClaims validates which resources of the node the claims of a pod use. Entries that old has too must still
+// name a claim of the pod and have valid quantities; the other rules apply to new and changed entries only.
 func validateAllocatableClaims(p *corev1.Pod, old *corev1.PodStatus, path *field.Path) field.ErrorList {
 	list, before := p.Status.NodeAllocatableResourceClaimStatuses, old.NodeAllocatableResourceClaimStatuses
 	var errs field.ErrorList
@@ -352,7 +353,8 @@ func validateAllocatableClaim(c *corev1.NodeAllocatableResourceClaimStatus, path
 	return errs
 }
 
-// validateVolumeHealth validates what the drivers of a pod's volumes say of them (KEP-1432). What old has too is valid.
+// validateVolumeHealth validates what the drivers of a pod's volumes report about them (KEP-1432). See validateVolumeConditions
+// for conditions that old has too.
 func validateVolumeHealth(p *corev1.Pod, old *corev1.PodStatus, path *field.Path) field.ErrorList {
 	list, before := p.Status.VolumeHealth, old.VolumeHealth
 	var errs field.ErrorList

@@ -143,8 +143,7 @@ func isScope(scope corev1.ResourceQuotaScope) bool {
 	return false
 }
 
-// limitsOutside returns the limits, of those with names without a prefix, that are not about objects that can be in the
-// scope.
+// limitsOutside returns the limits for objects that can never be in the scope. It looks only at names without a prefix.
 func limitsOutside(scope corev1.ResourceQuotaScope, hard corev1.ResourceList) []corev1.ResourceName {
 	var can []corev1.ResourceName
 	switch scope {

@@ -33,7 +33,7 @@ func validateAffinity(a *corev1.Affinity, path *field.Path) field.ErrorList {
 		validatePodTerms)...)
 }
 
-// validateRequiredNodeValues requires that labels can have the values in the required node affinity.
+// validateRequiredNodeValues requires that the values in the required node affinity are valid label values.
 func validateRequiredNodeValues(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	if s.Affinity == nil || s.Affinity.NodeAffinity == nil {
 		return nil

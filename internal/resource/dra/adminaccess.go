@@ -22,8 +22,8 @@ func validateAdminRequests(
 	return nil
 }
 
-// validateAdminResults validates that the namespace allows what a status allocates. What the old status has already
-// stays allowed.
+// validateAdminResults requires that the namespace allows admin access if the status allocates a device with it. This is not
+// checked if the old status has such a device.
 func validateAdminResults(
 	status, old *resourcev1.ResourceClaimStatus, labels func() (map[string]string, error),
 ) field.ErrorList {

@@ -102,7 +102,7 @@ func (v *claimValidation) validateRequest(r *resourcev1.DeviceRequest, path *fie
 	case e != nil && len(r.FirstAvailable) > 0:
 		return append(errs, field.Invalid(path, nil, one+", but multiple fields are set"))
 	case e != nil:
-		// That of an alternative has declared rules.
+		// The class name of an alternative is validated by declared rules.
 		errs = append(errs, field.NotEmptyAnd(path.Child("exactly", "deviceClassName"), e.DeviceClassName, field.DNSSubdomain)...)
 		return append(errs, v.validateDevices(
 			&devices{e.Selectors, e.AllocationMode, e.Count, e.Tolerations, e.DerivedAttributes},

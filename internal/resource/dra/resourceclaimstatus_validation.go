@@ -28,7 +28,8 @@ func validateClaimStatus(c, old *resourcev1.ResourceClaim) field.ErrorList {
 	return errs
 }
 
-// validateReservations validates that a claim that is used is allocated, and that none is used anew while it is deleted.
+// validateReservations validates that a claim with users is allocated, and that a claim that is being deleted gets no new
+// users.
 func validateReservations(c, old *resourcev1.ResourceClaim, path *field.Path) (errs field.ErrorList) {
 	users := c.Status.ReservedFor
 	switch {

@@ -234,7 +234,7 @@ func (v *sliceValidation) validateDevice(d *resourcev1.Device, path *field.Path)
 	return append(errs, validateNodeResources(d, path.Child("nodeAllocatableResources"))...)
 }
 
-// numberOfValues returns how many values the attributes of a device have together.
+// numberOfValues returns how many values all attributes of a device have. An attribute that is not a list counts as one.
 func numberOfValues(d *resourcev1.Device) (n int) {
 	for _, a := range d.Attributes {
 		n += max(1, len(a.BoolValues)+len(a.IntValues)+len(a.StringValues)+len(a.VersionValues))
@@ -299,7 +299,7 @@ var semanticVersion = field.Pattern(`^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)` 
 	`(-(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*)(\.(0|[1-9]\d*|\d*[a-zA-Z-][0-9a-zA-Z-]*))*)?` +
 	`(\+[0-9a-zA-Z-]+(\.[0-9a-zA-Z-]+)*)?$`)
 
-// validateAttribute validates the values of an attribute. That it has one is a declared rule.
+// validateAttribute validates the values of an attribute. A declared rule requires that it has a value.
 func validateAttribute(a *resourcev1.DeviceAttribute, path *field.Path) (errs field.ErrorList) {
 	errs = append(errs, field.Optional(path.Child("string"), a.StringValue, validateText)...)
 	errs = append(errs, field.Optional(path.Child("version"), a.VersionValue, validateVersion)...)

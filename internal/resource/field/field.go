@@ -87,8 +87,8 @@ func (p *Path) step() *Path {
 }
 
 // Free lets other validations use the memory of p and of all paths that were made from the same NewPath. None of them may
-// be used afterwards. Errors do not need them: they have the text of their path. It is worthwhile where a valid object
-// needs many paths.
+// be used afterwards. Errors do not need them: they have the text of their path. Call it where the validation of a valid object
+// makes many paths.
 func (p *Path) Free() {
 	s := p.steps
 	for c := s.used; c != nil; {

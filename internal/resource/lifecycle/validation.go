@@ -150,7 +150,7 @@ func validateDeclared(r *declare.Rules, s, old *lifecyclev1alpha1.EvictionStatus
 	}
 }
 
-// validateKey validates the name of an element of a list. That of an old one is as it was.
+// validateKey validates the name of a new element of a list. existed means that the old list has an element of this name.
 func validateKey(r *declare.Rules, existed bool, name string, path *k8sfield.Path) {
 	if !existed {
 		declare.Text(r, name, path.Child("name"), validate.PrefixedLabelKey[string])

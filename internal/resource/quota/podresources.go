@@ -46,7 +46,7 @@ func podRequests(p *corev1.Pod) corev1.ResourceList {
 	return total
 }
 
-// podLimits returns the limits of a pod, as podRequests does. Overhead is added to limits that there are.
+// podLimits returns the limits of a pod, as podRequests does. Overhead is added only to limits that are set.
 func podLimits(p *corev1.Pod) corev1.ResourceList {
 	infeasible := resizeInfeasible(p)
 	total := needs(p, func(c *corev1.Container, s *corev1.ContainerStatus) corev1.ResourceList {

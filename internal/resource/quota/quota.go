@@ -199,7 +199,7 @@ func (unscoped) scopesChanged(_, _ registry.Object) bool { return false }
 
 func (unscoped) missing([]corev1.ResourceName, registry.Object) string { return "" }
 
-// matchesValue reports whether a requirement about the name of a class holds for a value; "" is no class.
+// matchesValue reports whether a requirement about the name of a class holds for a value; "" stands for no class.
 func matchesValue(s *corev1.ScopedResourceSelectorRequirement, value string) (bool, error) {
 	operators := map[corev1.ScopeSelectorOperator]selection.Operator{
 		corev1.ScopeSelectorOpIn: selection.In, corev1.ScopeSelectorOpNotIn: selection.NotIn,
@@ -225,7 +225,7 @@ func rounded(q resource.Quantity) resource.Quantity {
 	return q
 }
 
-// OnlyCounts reports whether objects use nothing but their number, so that nobody has to look into them.
+// OnlyCounts reports whether only the number of objects is counted, so that the objects need not be decoded.
 func (e *Evaluator) OnlyCounts() bool { return e.special == nil }
 
 // Resources returns the resources whose objects may use one of names.

@@ -38,8 +38,8 @@ func validateHierarchy(s *schedulingv1beta1.WorkloadSpec, path *field.Path) fiel
 	return append(errs, field.Each(at, s.CompositePodGroupTemplates, validateChildren)...)
 }
 
-// repeatedNames returns errors for templates that have the name of one in another list. That names are unique in their
-// list is a rule of the list. names are those of the lists before, to which it adds these.
+// repeatedNames returns errors for templates that have the name of a template in another list. A rule of each list requires
+// that names are unique in it. names has the names of the earlier lists; repeatedNames adds the names of these templates.
 func repeatedNames(templates []compositeTemplate, path *field.Path, names sets.Set[string]) (errs field.ErrorList) {
 	at := path.Child("compositePodGroupTemplates")
 	errs = append(errs, takenNames(templates, at, names, func(t *compositeTemplate) string { return t.Name })...)

@@ -1,4 +1,4 @@
-// Package background runs the work beside requests: controllers, and the goroutines that follow files. A Group gives
+// Package background runs the work that no request starts: controllers, and the goroutines that follow files. A Group gives
 // each runner a name, restarts it after a failure, reports its health, and waits for all runners when the server stops.
 package background
 

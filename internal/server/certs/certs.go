@@ -373,8 +373,8 @@ func (o *Options) exists(names ...string) bool {
 	})
 }
 
-// damaged returns the error of a stored pair that cannot be used. The server does not replace it by itself, because an
-// authority that is made anew is trusted by no client.
+// damaged returns the error of a stored pair that cannot be used. The server does not replace it by itself, because no client
+// trusts a new authority.
 func (o *Options) damaged(name string, err error) error {
 	return fmt.Errorf("%s and %s.key cannot be used: %w; restore both from a backup, or delete both to have the server make "+
 		"new ones: certificates and kubeconfigs of a deleted authority are then no longer accepted",

@@ -34,7 +34,8 @@ func StoreDir(dataDir string) string { return filepath.Join(dataDir, "store") }
 const RestoringName = "store.restoring"
 
 // RepairedCopy returns the directory, in a data directory, of a copy of the store that `keelson check` and `keelson snapshot save
-// --skip-damaged` repair to see what can be read. Undamaged tables in it are links. Who holds the lock of the data directory may remove it.
+// --skip-damaged` repair to see what can be read. Undamaged tables in it are links. A process that holds the lock of the data
+// directory may remove it.
 func RepairedCopy(dataDir string) string { return filepath.Join(dataDir, "store.copy") }
 
 // Certificates returns the directory in which the server keeps its own certificates.

@@ -101,7 +101,7 @@ func (c *batchConn) batch(p []byte) (bool, error) {
 	return true, nil
 }
 
-// fits reports whether p can wait beside the bytes that wait now.
+// fits reports whether p can wait together with the bytes that wait now.
 func (c *batchConn) fits(p []byte) bool {
 	return c.batched && !c.limited && !c.long && len(p) < directBytes && (c.waiting == nil || len(*c.waiting)+len(p) <= batchBytes)
 }

@@ -23,7 +23,8 @@ type Check struct {
 // New returns a Check, whose Run has to be called.
 func New() *Check { return &Check{make(chan encrypt.Dropped, 1)} }
 
-// Reloaded has Run look at a reload; it does not wait. What was dropped by an earlier one that still waits is looked at too.
+// Reloaded makes Run check a reload, and does not wait for it. If an earlier reload was not checked yet, Run checks the keys
+// that both have dropped.
 func (c *Check) Reloaded(dropped encrypt.Dropped) {
 	select {
 	case earlier := <-c.waiting:

@@ -173,7 +173,7 @@ func (d *direction) append(p []byte) {
 	d.changed.Broadcast()
 }
 
-// closeReader makes reads and writes fail. What was not read is dropped.
+// closeReader makes reads and writes fail. Bytes that were not read are dropped.
 func (d *direction) closeReader() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -190,7 +190,7 @@ func (d *direction) closeWriter() {
 	d.changed.Broadcast()
 }
 
-// setDeadline makes the calls of a side fail from t on. The zero time is no deadline.
+// setDeadline makes the calls of a side fail from t on. The zero time means no deadline.
 func (d *direction) setDeadline(s *side, t time.Time) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -221,8 +221,8 @@ func knownVersions() []schema.GroupVersion {
 		schema.GroupVersion{Group: request.HiddenGroup, Version: request.HiddenVersion})
 }
 
-// Enabled reports whether a resource is served in a version. The setting of the resource comes before the setting of the
-// version, and that before the ones of maturities. By default only GA versions are served.
+// Enabled reports whether a resource is served in a version. The setting of the resource has priority over the setting of the
+// version, which has priority over the settings of maturities (such as api/beta). By default only GA versions are served.
 func (c *Config) Enabled(gvr schema.GroupVersionResource) bool {
 	if on, ok := c.resources[gvr]; ok {
 		return on

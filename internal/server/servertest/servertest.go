@@ -23,7 +23,7 @@ type Config struct {
 	server.Options
 }
 
-// Default returns the defaults of tests: a free port, objects in memory, no log, and no controllers but those named.
+// Default returns the defaults of tests: a free port, objects in memory, no log, and only the named controllers.
 func Default(controllers ...string) Config {
 	c := Config{Config: config.Default()}
 	c.Storage.Backend, c.Storage.DataDir, c.Serving.Port = config.StorageMemory, "", 0

@@ -191,8 +191,8 @@ func (s *Schedule) first(now time.Time) time.Duration {
 	return untilNext(newest, now, s.interval)
 }
 
-// untilNext returns the time until a snapshot is due whose predecessor is of the time newest. That may be in the future, if the
-// clock was set back.
+// untilNext returns the time until the next snapshot is due. newest is the time of the last one; it may be in the future, if
+// the clock was set back.
 func untilNext(newest, now time.Time, interval time.Duration) time.Duration {
 	return min(max(newest.Add(interval).Sub(now), 0), interval)
 }

@@ -55,7 +55,7 @@ type Stores struct {
 
 	backend    backend
 	etcdTLS    func() *tls.Config // of connections to etcd; nil if no files are configured
-	overridden []storage.Store    // the stores beside Main
+	overridden []storage.Store    // the stores other than Main
 	measured   *cache.Stores
 }
 

@@ -24,8 +24,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/snapshot"
 )
 
-// Upper bound of the changes that a store has made since the file was written: more changes per second than the engine
-// can make, and a constant for clocks that differ.
+// A restored store starts at a revision above all that the old store can have reached since the file was written. The bound is
+// changesPerSecond, more than the engine can make, times the age of the file, plus minRevisionGap for clocks that differ.
 const (
 	changesPerSecond = 100_000
 	minRevisionGap   = 1_000_000_000

@@ -87,8 +87,8 @@ type Config struct {
 type Options struct {
 	Store storage.Store
 	// Budget bounds the memory of the cache, in bytes; 0 means DefaultBudget. Half of it is for objects, three eighths for
-	// encodings of objects and of chunks, and an eighth for logs. What does not fit is given up: objects are read from the
-	// store, encodings are made again, watches catch up from the store.
+	// encodings of objects and of chunks, and an eighth for logs. Data that does not fit is dropped: then objects are read from
+	// the store, encodings are made again, and watches catch up from the store.
 	Budget int64
 	// EncodingBudget bounds the cached encodings of the objects of all resources, in bytes; 0 means a third of Budget.
 	// The encodings of chunks may take an eighth of it in addition.

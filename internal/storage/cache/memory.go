@@ -21,7 +21,7 @@ func (r *Resource) charge(cost float64) {
 	}
 }
 
-// loadedBytes returns the memory of the objects of all loaded resources but one, which may be nil.
+// loadedBytes returns the memory of the objects of all loaded resources except one, which may be nil.
 func (c *Cache) loadedBytes(but *Resource) (sum int64) {
 	for _, r := range c.all() {
 		if st := r.published.state.Load(); r != but && st != nil && st.loaded {

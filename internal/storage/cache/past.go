@@ -24,8 +24,8 @@ func (p past) Range(ctx context.Context, r storage.RangeRequest) (storage.RangeR
 	return p.history.RangeAt(ctx, p.scope, r)
 }
 
-// ViewPast is ViewAt for a revision that the store may have compacted, but still keeps (storage.History). The view may be read
-// in one namespace only, unless that is "". Of a store that keeps nothing it is the same as ViewAt.
+// ViewPast is ViewAt for a revision that the store may have compacted, but still keeps (storage.History). Unless namespace is
+// "", the view may be read in that namespace only. With a store that keeps no history it is the same as ViewAt.
 func (r *Resource) ViewPast(ctx context.Context, revision int64, namespace string) (*View, error) {
 	v, err := r.ViewAt(ctx, revision)
 	history, ok := r.cache.store.(storage.History)

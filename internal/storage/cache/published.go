@@ -135,7 +135,7 @@ func (p *published) trimLog(limit int64) {
 	p.trim(limit)
 }
 
-// dropLog drops the log. Of a resource with a state only end may do so.
+// dropLog drops the log. If the resource has a state, only end may call it.
 func (p *published) dropLog() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -410,7 +410,7 @@ func (p *published) objects() map[*Object]bool {
 
 // load returns the loaded state of a followed resource. The objects were read at the revision of the log's end or before,
 // and the later events of the log are applied to them. It returns false if the log does not reach back to their revision.
-// It needs no lock but Resource.write.
+// The caller needs only the lock Resource.write.
 func (p *published) load(f fetchResult) (*state, bool) {
 	if !p.log.Covers(f.revision) {
 		return nil, false

@@ -123,7 +123,7 @@ func (r *Resource) afterPublish(events []*Event, revision int64) {
 	r.resolver.start()
 }
 
-// logLimit returns how many bytes the log may have beside a state. The caller holds write.
+// logLimit returns how many bytes the log may have in addition to a state. The caller holds write.
 func (r *Resource) logLimit(st *state) int64 {
 	limit := r.cache.logs.most.Load()
 	if st != nil && !st.loaded && r.loading == nil {

@@ -18,7 +18,7 @@ import (
 // Pebble are not read.
 type blockChecker struct{ vfs.FS }
 
-// checkBlocks returns the file system of a database. That of one in memory checks nothing more.
+// checkBlocks returns the file system of a database. For a database in memory nothing is checked in addition.
 func checkBlocks(o *Options) vfs.FS {
 	if o.unlogged {
 		return o.FS

@@ -10,7 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// database is the Pebble database of a store: reads of the records that are no versions (layout.go), and the writes of
+// database is the Pebble database of a store: reads of the records that are not versions (layout.go), and the writes of
 // background work. It has no lock; a caller holds the lifetime of the store, or is one of its goroutines.
 type database struct {
 	*pebble.DB

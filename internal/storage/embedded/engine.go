@@ -135,7 +135,7 @@ func openError(dir string, err error) error {
 	if strings.Contains(text, "format major version") {
 		return fmt.Errorf("data directory %s: %w: %v", dir, ErrNewerFormat, err)
 	}
-	// A missing file and one of another size are no errors of corruption.
+	// Pebble does not mark the errors of a missing file, or of a file of another size, as corruption.
 	if pebble.IsCorruptionError(err) || strings.Contains(text, "manifest file") || missingTable.MatchString(text) ||
 		wrongSize.MatchString(text) {
 		return fmt.Errorf("cannot open data directory %s: %w; `keelson repair` makes what can be read usable, "+

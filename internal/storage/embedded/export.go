@@ -36,7 +36,7 @@ const PastFormat = formatVersion
 type Past struct {
 	// Records are those of Export.Past. They are used after the other records.
 	Records iter.Seq2[PastRecord, error]
-	// At and By are when and by whom the records get other revisions than they had.
+	// At and By are recorded as the time and the author of the import if it gives the records new revisions.
 	At time.Time
 	By []byte
 }

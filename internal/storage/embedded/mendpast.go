@@ -17,8 +17,8 @@ import (
 // Example: /a was put at revision 2 and deleted at 5, which was compacted. The log records 2 and 5 are back, because the table with
 // their deletion was damaged. Without this the log would name the revision 2 of /a, which is not there, and /a would be taken for lost.
 
-// givenUpThrough returns the revision through which all operations on a key were given up. maybe is one, at least as high, through which
-// they may have been: an operation up to there may be in the log or not. What is above it is in the log.
+// givenUpThrough says which operations on a key were given up: all at revisions up to certainly, and none above maybe. An
+// operation between the two may be in the log or not.
 func (m *mender) givenUpThrough(key string) (certainly, maybe int64) {
 	maybe = m.compacted
 	if i := m.kept.ruleOf(key); i >= 0 {

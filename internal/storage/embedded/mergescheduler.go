@@ -283,7 +283,7 @@ func (m mergePermission) Done() {
 	m.scheduler.signal()
 }
 
-// maxUnmergedLayers is the number of layers of unmerged new tables (sublevels of level 0) from which on writes wait.
+// Writes wait while there are at least maxUnmergedLayers layers of unmerged new tables (sublevels of level 0).
 const maxUnmergedLayers = 12
 
 // waitForMerges waits while there are too many unmerged tables. It does not wait while merges lack space: puts are

@@ -86,7 +86,7 @@ func (r *reclaimer) take() garbage {
 }
 
 // The reclaimer pauses for reclaimPause after it has merged something. Otherwise it pauses for twice as long as before,
-// up to reclaimMaxPause, so that a merge that fails or is not worthwhile yet is not tried again immediately.
+// up to reclaimMaxPause, so that a merge that fails or does not pay yet is not tried again immediately.
 const (
 	reclaimPause    = time.Second
 	reclaimMaxPause = 10 * time.Second
@@ -204,8 +204,8 @@ func (r *reclaimer) garbageInTables() (int64, error) {
 	return int64(deleted * compressed / raw), nil
 }
 
-// plan returns the spans that are worthwhile to merge, in the order of how little they contain that is not
-// garbage, and the other spans. low is true while space is low.
+// plan returns in steps the spans that are worth merging, those with the fewest live bytes first, and in rest the other spans.
+// low is true while space is low.
 func (r *reclaimer) plan(g *garbage, low bool) (steps []garbageSpan, rest garbage, err error) {
 	ratio := int64(reclaimMaxRatio)
 	if low {

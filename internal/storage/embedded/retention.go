@@ -63,7 +63,8 @@ type pass struct {
 	before  int64 // records after this time are not examined, in Unix milliseconds; 0 means no limit
 	now     int64 // if there is one: the time now, by the wall clock
 	counts  bool  // counts what is left
-	// victims are those that lose something in a pass by shares, nil in others. Such a pass begins anew after a crash.
+	// victims says who loses versions in a pass by shares (shares.go); nil in other passes. After a crash a pass by shares
+	// starts from the beginning.
 	victims *victims
 }
 
@@ -266,7 +267,7 @@ func (c *compactor) loadKept() error {
 	return nil
 }
 
-// keptBytes returns Retention.Bytes or its default; a negative number is no limit.
+// keptBytes returns Retention.Bytes or its default; a negative number means no limit.
 func (o *Options) keptBytes() int64 {
 	const most, mostInMemory = 1 << 30, 64 << 20
 	switch {

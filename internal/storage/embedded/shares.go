@@ -13,10 +13,11 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// When more is kept of the past than there is room for, who has written most loses first, so that nobody can push out what others need. The
-// room is divided between the shares, which are namespaces (and resources without namespaces), and the room of a share
-// between its keys. A share that needs less than its part leaves the rest to the others. What is beyond the part of a key
-// is given up, the oldest first. Deletions, which say who has deleted what, and the version before them are given up last.
+// When the kept history needs more space than it may use, the shares with the most history lose versions first. So one client
+// cannot push out the history that others need. The room is divided between the shares, which are namespaces (and resources
+// without namespaces), and the room of a share between its keys. A share that needs less than its part leaves the rest to the
+// others. What is beyond the part of a key is given up, the oldest first. Deletions, which say who has deleted what, and the
+// version before them are given up last.
 //
 // Example: there is room for 90, and namespace a keeps 20, b 30 and c 200. Then a and b keep everything and c keeps 40. If c has the keys x
 // with 190 and y with 10, y keeps everything and x keeps 30.

@@ -106,7 +106,7 @@ func (s *Store) conflict(conditions []storage.Condition, r *clientv3.TxnResponse
 	return &Error{Op: "commit", Cause: errors.New("the transaction failed and all its conditions hold")}
 }
 
-// rangeResponse returns the response to the i-th operation of a transaction, nil if it is no range.
+// rangeResponse returns the response to the i-th operation of a transaction, nil if the operation is not a range.
 func rangeResponse(r *clientv3.TxnResponse, i int) *pb.RangeResponse {
 	if i >= len(r.Responses) {
 		return nil

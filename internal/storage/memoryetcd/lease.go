@@ -88,7 +88,7 @@ func (l *leases) remove(id int64) (keys []string, err error) {
 	return keys, nil
 }
 
-// move detaches a key from one lease and attaches it to another. 0 is no lease.
+// move detaches a key from one lease and attaches it to another. 0 means no lease.
 func (l *leases) move(key string, from, to int64) {
 	if found := l.byID[from]; found != nil {
 		delete(found.keys, key)

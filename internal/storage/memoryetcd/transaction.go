@@ -364,8 +364,8 @@ func changesOf(r *pb.TxnRequest, maxOps, depth int) (then, otherwise changes, er
 }
 
 // branchChanges checks the operations of a branch and returns its changes. As in etcd, the deletions of nested
-// transactions are compared only with the puts that come later in this function: those of the transactions behind them,
-// and those of the branch itself.
+// transactions are compared only with the puts that this function handles after them: the puts of later nested transactions,
+// and the puts of the branch itself.
 func branchChanges(ops []*pb.RequestOp, maxOps, depth int) (changes, error) {
 	out := changes{puts: map[string]bool{}}
 	for _, op := range ops {

@@ -82,8 +82,8 @@ func Selector(s *metav1.LabelSelector) (labels.Selector, error) {
 	return metav1.LabelSelectorAsSelector(s)
 }
 
-// Exemptions are resources of admissionregistration.k8s.io that configure admission. What they configure does not apply to them, because
-// a wrong one could not be removed any more.
+// Exemptions are resources of admissionregistration.k8s.io that configure admission. Admission configuration does not apply to
+// these resources, because otherwise a wrong configuration could not be removed.
 type Exemptions []string
 
 var (

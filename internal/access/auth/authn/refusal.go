@@ -54,8 +54,8 @@ func Refuse(reason Reason, issuer string, err error) error {
 	return &Refusal{reason, issuer, err}
 }
 
-// RefusalOf returns the first refusal with a reason among the errors of several methods. That no method knows a token says less than
-// why one of them refuses it.
+// RefusalOf returns the first refusal with a reason among the errors of several methods. Such a reason says more than the error
+// that no method knows the token.
 func RefusalOf(err error) Refusal {
 	found := Refusal{Reason: ReasonOther, Err: err}
 	visit(err, func(e error) bool {

@@ -161,8 +161,8 @@ func forbiddenMessage(a Attributes) string {
 		where)
 }
 
-// Check returns nil if the authorizer allows what a request needs beside its verb (see Further), and otherwise the error to respond
-// with.
+// Check returns nil if the authorizer allows what a request needs in addition to its verb (see Further), and otherwise the
+// error to respond with.
 func Check(ctx context.Context, z Authorizer, a Attributes) error {
 	decision, reason, err := Further(ctx, z, a)
 	switch {

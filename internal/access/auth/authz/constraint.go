@@ -24,11 +24,11 @@ func IsConstrained(ctx context.Context) bool {
 	return c != nil && !c.Lifted(ctx)
 }
 
-// Further asks whether the user may do something that a request needs beside its own verb, which the filters have
+// Further asks whether the user may do something that a request needs in addition to its own verb, which the filters have
 // authorized: readhistory, escalate, bind, sign, or create for an update that creates. If the request is sent under a
 // constraint, that has to allow it too, as it had to allow the verb of the request: otherwise the permission to
-// impersonate for reads would be one for everything that a read may ask for. Who may impersonate the user without a constraint
-// needs no more: it is by the order of the modes alone that the filter met the constrained one first.
+// impersonate for reads would be one for everything that a read may ask for. A requester who may also impersonate the user
+// without a constraint needs nothing more: the filter chose the constrained mode only because it tries that one first.
 func Further(ctx context.Context, z Authorizer, a Attributes) (Decision, string, error) {
 	decision, reason, err := z.Authorize(ctx, a)
 	c, _ := ctx.Value(constraintKey{}).(*Constraint)

@@ -1,7 +1,7 @@
 // Package node is the authorization mode Node, which authorizes kubelets: users named
 // system:node:<name> in the group system:nodes. A kubelet may read the secrets, config maps,
-// claims and volumes that the pods on its node need, and no others. What all kubelets may do
-// is in the rules of the ClusterRole system:node.
+// claims and volumes that the pods on its node need, and no others. The rules of the ClusterRole system:node say what all
+// kubelets may do.
 package node
 
 import (

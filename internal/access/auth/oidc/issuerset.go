@@ -64,8 +64,8 @@ func NewIssuerSet(
 	return s, nil
 }
 
-// Run waits until ctx is done and what the set runs in the background has ended. ctx must not
-// end before the one of NewIssuerSet.
+// Run waits until ctx is done and the background work of the set has ended. ctx must not end before the context that
+// NewIssuerSet got.
 func (s *IssuerSet) Run(ctx context.Context) {
 	<-ctx.Done()
 	s.mu.Lock()

@@ -49,7 +49,7 @@ type Issuer struct {
 	Name string
 	// Audiences are the API server's own, for a request without audiences.
 	Audiences []string
-	// MaxLife is the longest lifetime of a token; 0 is no limit.
+	// MaxLife is the longest lifetime of a token; 0 means no limit.
 	MaxLife time.Duration
 	// Extend gives the tokens with MountedLife a lifetime of ExtendedLife, or of
 	// MostExtended if that is less and not 0.

@@ -68,7 +68,7 @@ func (w *webhookConverter) Convert(
 	return out, w.sendAll(ctx, calls, out)
 }
 
-// isEmptyObject reports whether an object has no fields but apiVersion and kind.
+// isEmptyObject reports whether an object has no fields except apiVersion and kind.
 func isEmptyObject(obj *unstructured.Unstructured) bool {
 	_, version := obj.Object["apiVersion"]
 	_, kind := obj.Object["kind"]

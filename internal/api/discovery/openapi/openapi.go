@@ -406,8 +406,8 @@ func (h *Handler) serveV2(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// What a response takes of memory until its client has read it: buffers for the connection, and the window of the text
-// that is unpacked.
+// The memory of a response until its client has read it, in bytes: copyBytes for the buffers of the connection, and unpackBytes
+// to unpack the text for a client that does not accept gzip.
 const (
 	copyBytes   = 40 << 10
 	unpackBytes = 64 << 10

@@ -65,8 +65,8 @@ func (f Formats) streamTypes() []string {
 
 // Endpoint describes the possible responses of a path.
 type Endpoint struct {
-	// Text means that the response is a text. As in kube-apiserver, the Accept header must allow an object
-	// nevertheless, because an error is one.
+	// Text means that the response is a text. As in kube-apiserver, the Accept header must still allow the type of an API
+	// object, because an error response is a Status object.
 	Text bool
 	// List adds the streaming types to the message of a failure.
 	List bool
@@ -108,7 +108,7 @@ func (f Formats) Response(r *http.Request, e Endpoint) (Accepted, error) {
 	}
 	types := f.types()
 	if e.Stream {
-		// What no response can be encoded as is refused before a stream is thought of.
+		// If the header does not even allow an ordinary response, the error is the one for ordinary responses.
 		e.Stream = false
 		if _, err := f.Response(r, e); err != nil {
 			return Accepted{}, err

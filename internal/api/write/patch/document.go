@@ -11,7 +11,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 )
 
-// Patch is the body of a PATCH request that is no server-side apply.
+// Patch is the body of a PATCH request other than a server-side apply.
 type Patch struct {
 	// Type is JSON patch, merge patch or strategic merge patch.
 	Type       types.PatchType

@@ -32,8 +32,8 @@ const (
 	// associatedKeys is the extra key that replaces the sender's extra values in mode associated-node.
 	associatedKeys = "authentication.kubernetes.io/associated-node-keys"
 
-	// wildcardFrom is the number of groups or extra values from which on the permission for
-	// "*" is tried first, instead of one permission for each.
+	// With at least wildcardFrom groups or extra values, the permission for "*" is tried first, instead of one permission for
+	// each.
 	wildcardFrom = 4
 
 	legacyVerb = "impersonate"

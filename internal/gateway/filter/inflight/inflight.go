@@ -28,7 +28,7 @@ const ResponseBudget = 128 << 20
 // and those of system:masters are not limited.
 type Limiter struct{ readOnly, mutating, responses *fairshare.Pool }
 
-// New returns a Limiter. A limit of 0 is no limit.
+// New returns a Limiter. 0 means no limit.
 func New(readOnly, mutating int64) *Limiter {
 	return &Limiter{readOnly: fairshare.NewPool(readOnly), mutating: fairshare.NewPool(mutating),
 		responses: fairshare.NewPool(ResponseBudget)}

@@ -11,8 +11,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/apiresponse"
 )
 
-// New returns the filter. What follows it can call request.InfoFrom, and request.Warn until
-// the status is written.
+// New returns the filter. Handlers behind it can call request.InfoFrom, and request.Warn until the status is written.
 func New() func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -13,7 +13,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/responserecorder"
 )
 
-// Level is the log level of --v=3, from which on requests are logged.
+// Level is the log level of --v=3. Requests are logged if the log is enabled for this level.
 const Level = slog.Level(-3)
 
 // maxAuditID limits the bytes of an Audit-Id that are logged. A client may send a long one.

@@ -126,7 +126,7 @@ func (t *Traffic) Requests(m Match) []Request {
 	return out
 }
 
-// Running describes the requests that are being served and are no watches: at most most of them, the newest first.
+// Running describes the requests that are being served, except watches, the newest first. It returns at most most lines.
 func (t *Traffic) Running(most int) (lines []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

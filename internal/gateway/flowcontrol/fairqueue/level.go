@@ -198,7 +198,7 @@ func (l *Level) restart() {
 	l.epochs++
 }
 
-// Arrive adds a new request, or one that has ended, or one that is paused and shall continue like a new one.
+// Arrive adds a new request, or one that has ended, or one that is paused and has to queue again like a new one.
 func (l *Level) Arrive(now time.Duration, r *Request) Outcome {
 	l.advance(now)
 	r.inQueue = false

@@ -420,8 +420,8 @@ func decodeByItself(t reflect.Type) func(*decoder, unsafe.Pointer) {
 	}
 }
 
-// quantity decodes a resource.Quantity. Parsing one takes time in proportion to its number of digits, written out without
-// exponent, so the general decoder decides about all but short ones.
+// quantity decodes a resource.Quantity. The time to parse one grows with the number of its digits when it is written without
+// exponent. So this method decodes only short ones and leaves the others to the general decoder.
 func (d *decoder) quantity(p unsafe.Pointer) {
 	const longest, longestExponent = 64, len("e999")
 	raw := d.value()

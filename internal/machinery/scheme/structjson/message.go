@@ -363,7 +363,7 @@ func makeField(t reflect.Type, options []string, made map[reflect.Type]*message)
 	return f, true
 }
 
-// scalarField is makeField for a type that is no list, map or pointer.
+// scalarField is makeField for a type that is not a list, map or pointer.
 func scalarField(t reflect.Type, one single, empty, zero bool) (f messageField, ok bool) {
 	f.kind = kindOf(t)
 	f.append = func(b []byte, has found) ([]byte, bool) { return one(has.r, b, has.one()) }

@@ -69,7 +69,7 @@ type Informer struct {
 	moved   chan struct{}
 }
 
-// Background runs a function beside requests, under a name that no other function has, until
+// Background runs a function in the background, under a name that no other function has, until
 // the server stops; the server waits for it then. It returns at once.
 type Background func(name string, run func(ctx context.Context))
 

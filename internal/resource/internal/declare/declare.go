@@ -132,7 +132,7 @@ func PodNameWarnings(name string) []string {
 			"label is recommended: %v", path, msgs)}
 }
 
-// EntriesOrAll validates a list that has to have entries, and no others beside "*". missing is the detail of the error
+// EntriesOrAll validates a list that has to have entries, and only "*" if it has "*". missing is the detail of the error
 // for an empty list, and what are the entries in messages.
 func EntriesOrAll[T ~string](list []T, path *field.Path, missing, what string) field.ErrorList {
 	switch {

@@ -146,7 +146,7 @@ func (ind *Index[W]) visit(kind Kind, value string, yield func(*Posting[W])) {
 	}
 }
 
-// Floor returns the position from which on the posting lists all matching events that are in the log.
+// Floor returns the first position for which the posting is complete: from there it lists all matching events in the log.
 func (p *Posting[W]) Floor() uint64 { return p.floor }
 
 // Since returns the listed positions from position on, in ascending order. The slice is valid until the next change.

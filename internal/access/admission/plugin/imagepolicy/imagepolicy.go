@@ -134,7 +134,7 @@ func specOf(a *admission.Attributes, pod *corev1.Pod) *imagepolicyv1alpha1.Image
 	return spec
 }
 
-// review returns the answer of the webhook, or the one that it gave lately.
+// review returns the answer of the webhook, or a cached answer to the same review.
 func (p *plugin) review(
 	ctx context.Context, spec *imagepolicyv1alpha1.ImageReviewSpec,
 ) (*imagepolicyv1alpha1.ImageReviewStatus, error) {

@@ -120,7 +120,7 @@ func ratioFault(b *bound) error {
 }
 
 // comparable returns the request, the limit and the bound in thousandths, or in units if one of them is too large for
-// that. Smaller fractions are rounded up, as kube-apiserver does. What the object does not have is zero.
+// that. Smaller fractions are rounded up, as kube-apiserver does. A request or limit that the object does not have is zero.
 func (b *bound) comparable() (request, limit, value int64) {
 	of := [3]resource.Quantity{{}, {}, b.value}
 	if b.request != nil {

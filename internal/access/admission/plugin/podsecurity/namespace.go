@@ -167,8 +167,8 @@ type sample struct {
 }
 
 // sample selects at most maxPods pods of a namespace: first one pod of each controller and those without a controller,
-// then others. It counts the remaining pods without decoding them, and so it does with all that follow once limited is
-// done.
+// then others. It counts the remaining pods without decoding them. After limited is done it counts all further pods in this
+// way.
 func (p *plugin) sample(ctx, limited context.Context, namespace string) (out sample, err error) {
 	seen := map[types.UID]bool{}
 	var others []*corev1.Pod

@@ -92,8 +92,8 @@ func merge(
 	return tree, nil
 }
 
-// atomics returns where a configuration has lists and maps that are replaced as a whole. They are refused: who sets a
-// member of one hardly wants to remove the others.
+// atomics returns where a configuration has lists and maps that are replaced as a whole. They are refused: a policy that sets
+// one member is hardly meant to remove the others.
 func atomics(configuration *typed.TypedValue) []string {
 	s := atomicSearch{schema: configuration.Schema()}
 	s.visit("", configuration.TypeRef(), configuration.AsValue())

@@ -124,7 +124,7 @@ func deltas(
 	for _, m := range matches {
 		delta := whole
 		if a.Operation == admission.Update {
-			// What was in no scope of the quota before counts as new.
+			// An object that was not in the scopes of the quota before counts as new.
 			in, err := e.InScopes(quota.Scopes(m.quota), a.Old)
 			if err != nil {
 				return nil, false, err
@@ -157,7 +157,7 @@ func (m *matching) charge(a *admission.Attributes, delta corev1.ResourceList) (c
 			exceeded = append(exceeded, name)
 		}
 	}
-	// What a status reports has happened already.
+	// A status reports something that has already happened, so it is not refused.
 	if len(exceeded) > 0 && a.Subresource != "status" {
 		return nil, a.Forbiddenf("exceeded quota: %s, requested: %s, used: %s, limited: %s", m.quota.Name,
 			quota.Format(quota.Only(requested, exceeded)), quota.Format(quota.Only(was, exceeded)),

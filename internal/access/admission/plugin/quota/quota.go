@@ -5,9 +5,9 @@
 // object, on condition that no quota has changed since it was read. So a quota is never exceeded, however many servers
 // and writers there are. Deletions do not reduce the usage here: the quota controller counts again.
 //
-// Writers of one namespace in the same process take turns, because all of them change the same quotas: without turns,
-// all but one would fail on the condition and try again. The quotas of the last write are kept while others wait,
-// because the cache may not have them yet.
+// Writers of one namespace in the same process take turns, because all of them change the same quotas: without turns, only one
+// of them would succeed, and the others would fail on the condition and try again. The quotas of the last write are kept while
+// others wait, because the cache may not have them yet.
 //
 // A quota limits nothing before its status has the limits of its spec. Another server may have just written that
 // status. So on a store with several servers a write also has the condition that such a quota has not changed.

@@ -13,8 +13,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/access/admission"
 )
 
-// Failing is a webhook whose calls fail, without one in between that got a decision. What other API servers on the same store
-// have seen is not known.
+// Failing is a webhook whose calls have failed since its last decision. Only the calls of this server count: it does not know
+// those of other API servers on the same store.
 type Failing struct {
 	// Resource is mutatingwebhookconfigurations or validatingwebhookconfigurations, Configuration the name of the object.
 	Resource, Configuration string

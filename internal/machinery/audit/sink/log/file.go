@@ -27,7 +27,7 @@ const (
 // FileOptions configure a File and its rotation.
 type FileOptions struct {
 	Path string
-	// MaxSize is the size in megabytes from which on the file is rotated; 0 is no limit.
+	// MaxSize is the largest size of the file in megabytes before it is rotated; 0 means no limit.
 	MaxSize int
 	// MaxAge limits the age of rotated files in days, MaxBackups their number; 0 means no limit.
 	MaxAge, MaxBackups int
