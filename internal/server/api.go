@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,6 +20,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/podsecurity"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/policies"
 	"github.com/keelson-dev/keelson/internal/access/admission/plugin/webhooks"
+	"github.com/keelson-dev/keelson/internal/access/auth/authz"
 	"github.com/keelson-dev/keelson/internal/api/blockers"
 	"github.com/keelson-dev/keelson/internal/api/client"
 	"github.com/keelson-dev/keelson/internal/api/client/versions"
@@ -61,7 +63,6 @@ type api struct {
 	// resources is the directory of all served resources. client is the server's own access to them.
 	resources *directory.Directory
 	client    *client.Client
-	undelete  *undelete.Planner
 	webhooks  *webhooks.Plugins
 	calls     webhook.Options // how webhooks are reached
 	policies  *policies.Plugins
@@ -72,6 +73,15 @@ type api struct {
 	// peers forwards requests to other servers on the same store; nil without peers.
 	peers   *peers.Peers
 	cluster *connection.Network
+}
+
+// planner returns what plans how deleted objects come back.
+func (a *api) planner(authorizer authz.Authorizer, now func() time.Time) *undelete.Planner {
+	return &undelete.Planner{
+		Resources: a.resources, Rights: history.Rights{Authorizer: authorizer, Registry: a.registry}, Now: now,
+		Discovered: func() ([]discovery.Resource, []schema.GroupVersion) { return a.discovery.Preferred() },
+		OfKind:     func(gvk schema.GroupVersionKind) (discovery.Resource, bool) { return a.discovery.OfKind(gvk) },
+	}
 }
 
 // close closes idle connections to nodes, pods and services. api may be nil.
@@ -153,13 +163,8 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 		return nil, err
 	}
 	a.client = client.New(a.resources, a.writes, fieldManager)
-	a.undelete = &undelete.Planner{
-		Resources: a.resources, Rights: history.Rights{Authorizer: o.authorization, Registry: o.registry}, Now: o.config.Testing.Clock.Now,
-		Discovered: func() ([]discovery.Resource, []schema.GroupVersion) { return a.discovery.Preferred() },
-		OfKind:     func(gvk schema.GroupVersionKind) (discovery.Resource, bool) { return a.discovery.OfKind(gvk) },
-	}
 	a.handler = rest.New(rest.Options{
-		Undelete: a.undelete,
+		Undelete: a.planner(o.authorization, o.config.Testing.Clock.Now),
 		Now:      o.config.Testing.Clock.Now,
 		Registry: o.registry, Writes: a.writes, Cluster: a.cluster, ConnectObserver: rest.NewConnectMetrics(o.metrics),
 		ConnectionBytesPerSecond: o.config.Network.Connections.MaxBytesPerSecond,

@@ -8,7 +8,7 @@ import (
 // putPast adds the plans of undelete to the directory, and the feed of changes if the store keeps history. Discovery and OpenAPI have
 // the feed if --runtime-config names it: by default clients see there what they see of kube-apiserver.
 func (s *starting) putPast() {
-	plans := &undelete.Handler{Planner: s.api.undelete, Changes: s.newFeed()}
+	plans := &undelete.Handler{Planner: s.api.planner(s.authorization, s.config.Testing.Clock.Now), Changes: s.newFeed()}
 	s.api.resources.Put(plans.Resource())
 }
 
