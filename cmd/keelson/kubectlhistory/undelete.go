@@ -198,11 +198,16 @@ func (b *bringingBack) step(st *undelete.Step) {
 		b.rep.refused(r, st.Name, b.s.ctx.Err())
 		return
 	}
-	if st.Skip != "" {
+	b.uids[st.UID] = "" // unless it is created
+	switch {
+	case st.Refused:
+		b.failed[string(st.UID)] = st.Name
+		b.rep.refused(r, st.Name, errors.New(st.Skip))
+		return
+	case st.Skip != "":
 		b.rep.skipped(r, st.Name, st.Skip)
 		return
 	}
-	b.uids[st.UID] = ""
 	o := &unstructured.Unstructured{Object: st.Object}
 	if owner := b.refusedOwner(o); owner != "" {
 		b.failed[string(st.UID)] = st.Name

@@ -164,7 +164,8 @@ func TestUndeleteOwners(t *testing.T) {
 	}
 	p.Do("DELETE", maps+"/owner", "")
 	p.expect("undelete cm owner --yes", "configmap/owner created\n1 created, 0 skipped, 0 refused.\n")
-	if owners := again("configmap/owned created"); len(owners) != 1 || owners[0].UID != p.Metadata(maps+"/owner").UID {
+	const came = "configmap/owned created (with the owner ConfigMap owner of now, which says that it is the one that was there)"
+	if owners := again(came); len(owners) != 1 || owners[0].UID != p.Metadata(maps+"/owner").UID {
 		t.Errorf("the owner was undeleted: %v", owners)
 	}
 	p.Do("DELETE", maps+"/owner", "")

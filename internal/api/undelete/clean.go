@@ -142,26 +142,30 @@ func claimOf(volume *unstructured.Unstructured) *claimRef {
 
 // keepVolume decides about the volume of a claim: it stays if the volume exists and is for no other claim. find returns the claim of a
 // volume, nil if there is no such volume or the user may not read it.
-func keepVolume(claim *unstructured.Unstructured, find func(name string) *claimRef) (note string) {
+func keepVolume(claim *unstructured.Unstructured, find func(name string) (*claimRef, error)) (note string, err error) {
 	name, _, _ := unstructured.NestedString(claim.Object, "spec", "volumeName")
 	if name == "" {
-		return ""
+		return "", nil
 	}
-	if ref := find(name); ref != nil {
+	ref, err := find(name)
+	if err != nil {
+		return "", err
+	}
+	if ref != nil {
 		switch *ref {
 		case claimRef{}:
-			return ""
+			return "", nil
 		case claimRef{claim.GetNamespace(), claim.GetName()}:
-			return fmt.Sprintf("the volume %s is bound again after its spec.claimRef.uid is removed", name)
+			return fmt.Sprintf("the volume %s is bound again after its spec.claimRef.uid is removed", name), nil
 		}
 	}
 	unstructured.RemoveNestedField(claim.Object, "spec", "volumeName")
-	return fmt.Sprintf("without the volume %s, which is gone or used by another claim: the data does not come back", name)
+	return fmt.Sprintf("without the volume %s, which is gone or used by another claim: the data does not come back", name), nil
 }
 
-// rewire replaces the UIDs in owner references: find maps the old UID of an owner to its current UID, "" if the owner no longer
+// rewire replaces the UIDs in owner references: find returns the current UID of an owner, "" if the owner no longer
 // exists. Owners that are gone are dropped and returned.
-func rewire(o *unstructured.Unstructured, find func(types.UID) types.UID) (dropped []string) {
+func rewire(o *unstructured.Unstructured, find func(metav1.OwnerReference) types.UID) (dropped []string) {
 	var kept []any
 	references, found, _ := unstructured.NestedSlice(o.Object, "metadata", "ownerReferences")
 	for _, r := range references {
@@ -169,8 +173,10 @@ func rewire(o *unstructured.Unstructured, find func(types.UID) types.UID) (dropp
 		if !ok {
 			continue
 		}
-		old, _ := owner["uid"].(string)
-		uid := find(types.UID(old))
+		text := func(field string) string { value, _ := owner[field].(string); return value }
+		uid := find(metav1.OwnerReference{
+			APIVersion: text("apiVersion"), Kind: text("kind"), Name: text("name"), UID: types.UID(text("uid")),
+		})
 		if uid == "" {
 			dropped = append(dropped, fmt.Sprint(owner["kind"], " ", owner["name"]))
 			continue
@@ -193,11 +199,11 @@ func rewire(o *unstructured.Unstructured, find func(types.UID) types.UID) (dropp
 // Without it the fields would belong to the client. A server-side apply of their manager (kubectl apply --server-side, Helm 4) would find
 // conflicts, and would not remove what it has removed from its configuration.
 func managersOf(
-	then, target *unstructured.Unstructured, own metav1.ManagedFieldsEntry, find func(types.UID) types.UID,
+	then, target *unstructured.Unstructured, own metav1.ManagedFieldsEntry, find func(metav1.OwnerReference) types.UID,
 ) []metav1.ManagedFieldsEntry {
 	var pairs []string
 	for _, owner := range then.GetOwnerReferences() {
-		if uid := find(owner.UID); uid != "" && uid != owner.UID {
+		if uid := find(owner); uid != "" && uid != owner.UID {
 			pairs = append(pairs, string(owner.UID), string(uid))
 		}
 	}

@@ -99,12 +99,15 @@ func TestKeepVolume(t *testing.T) {
 		"of another claim": {"{spec: {claimRef: {namespace: shop, name: d}}}", false, "used by another claim"},
 	} {
 		o := parse(t, claim)
-		note := keepVolume(o, func(string) *claimRef {
+		note, err := keepVolume(o, func(string) (*claimRef, error) {
 			if c.volume == "" {
-				return nil
+				return nil, nil
 			}
-			return claimOf(parse(t, c.volume))
+			return claimOf(parse(t, c.volume)), nil
 		})
+		if err != nil {
+			t.Fatal(err)
+		}
 		_, kept := o.Object["spec"].(map[string]any)["volumeName"]
 		if kept != c.kept || note == "" != (c.note == "") || !strings.Contains(note, c.note) {
 			t.Errorf("%s: kept %v, %q", name, kept, note)

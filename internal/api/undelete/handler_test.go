@@ -1,7 +1,14 @@
 package undelete_test
 
 import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"net/http"
 	"strings"
@@ -113,6 +120,81 @@ func TestDeleted(t *testing.T) {
 	}
 	version := s.Metadata(core + "/configmaps/again").ResourceVersion
 	s.expect(s.Client, core+"/configmaps/again/revert?asOf="+version, "configmaps again: it is as it was")
+}
+
+// TestForgedOwners: somebody gives an object the name that an owner of others never had, with the UID of that owner in the annotation, and
+// refers to it. The objects of others do not get it as their owner: the garbage collector would delete them.
+func TestForgedOwners(t *testing.T) {
+	s := start(t)
+	s.Create(core+"/configmaps", `{"metadata":{"name":"owner"}}`)
+	uid := string(s.Metadata(core + "/configmaps/owner").UID)
+	reference := func(name, uid string) string {
+		return `"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"` + name + `","uid":"` + uid + `"}]`
+	}
+	s.Create(core+"/secrets", `{"metadata":{"name":"victim",`+reference("owner", uid)+`}}`)
+	s.Create(core+"/configmaps", `{"metadata":{"name":"evil","annotations":{"history.keelson.dev/undeleted-uid":"`+uid+`"}}}`)
+	s.Create(core+"/secrets", `{"metadata":{"name":"aaa",`+reference("evil", uid)+`}}`)
+	s.now.Advance(time.Minute)
+	s.Do(http.MethodDelete, core+"/secrets/aaa", "")
+	s.Do(http.MethodDelete, core+"/configmaps/owner", "")
+	s.Gone(core + "/configmaps/owner")
+	s.Do(http.MethodDelete, core+"/secrets/victim", "")
+	for _, resources := range []string{"secrets,secrets", "configmaps,secrets"} {
+		s.expectOwner(plans+"?asOf=30s&resources="+resources, "victim")
+	}
+}
+
+// expectOwner checks that a plan has one step for a Secret, and that the object evil is not its owner.
+func (s *testServer) expectOwner(path, name string) {
+	s.t.Helper()
+	t := s.t
+	var plan undelete.Plan
+	if err := json.Unmarshal([]byte(s.Get(path)), &plan); err != nil {
+		t.Fatal(err)
+	}
+	evil := string(s.Metadata(core + "/configmaps/evil").UID)
+	victims := 0
+	for _, st := range plan.Steps {
+		body, err := json.Marshal(st.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.Name != name {
+			continue
+		}
+		victims++
+		if strings.Contains(string(body), evil) {
+			t.Errorf("%s belongs to the object of somebody else: %s", st.Name, body)
+		}
+	}
+	if victims != 1 {
+		t.Errorf("%d steps for an object whose resource is named twice: %+v", victims, plan)
+	}
+}
+
+// TestRequestsDoNotComeBack: the server would record the administrator as who asks for the certificate.
+func TestRequestsDoNotComeBack(t *testing.T) {
+	s := start(t)
+	const requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{Subject: pkix.Name{CommonName: "weak"}}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
+	s.Create(requests, `{"metadata":{"name":"r"},"spec":{"signerName":"example.com/x","usages":["client auth"],"request":"`+request+`"}}`)
+	s.now.Advance(time.Minute)
+	s.Do(http.MethodDelete, requests+"/r", "")
+	plan := undelete.Plan{}
+	if err := json.Unmarshal([]byte(s.Get(requests+"/r/undelete")), &plan); err != nil {
+		t.Fatal(err)
+	}
+	if len(plan.Steps) != 1 || plan.Steps[0].Object != nil || !strings.Contains(plan.Steps[0].Skip, "somebody") {
+		t.Errorf("%+v", plan)
+	}
 }
 
 // TestRights plans for a user who may read the past of some resources only.

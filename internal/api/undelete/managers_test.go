@@ -52,7 +52,7 @@ func TestManagersOf(t *testing.T) {
 			own := managed("", "kubectl-history=x").GetManagedFields()[0]
 			own.FieldsV1 = metav1.NewFieldsV1(`{"f:metadata":{"f:annotations":{"f:history.keelson.dev/undeleted-uid":{}}}}`)
 			var got []string
-			for _, e := range managersOf(c.then, c.target, own, func(uid types.UID) types.UID { return c.renamed[uid] }) {
+			for _, e := range managersOf(c.then, c.target, own, func(owner metav1.OwnerReference) types.UID { return c.renamed[owner.UID] }) {
 				got = append(got, e.Manager+"="+strings.NewReplacer(":{}", "", `"`, "").Replace(e.FieldsV1.GetRawString()))
 			}
 			if text := strings.Join(got, " "); text != c.wantFields {

@@ -20,6 +20,7 @@ type resource struct {
 	// builtIn means that the kind is one of Kubernetes itself, for which there are rules.
 	builtIn bool
 	served  *registry.Served
+	failed  int // the objects of which the conversion failed
 }
 
 // is reports whether the resource has the objects of a kind of Kubernetes.
@@ -47,6 +48,16 @@ type candidate struct {
 	contentAsOf     string
 }
 
+// isOwner reports whether a reference in an object of a namespace means the candidate.
+func (c *candidate) isOwner(namespace string, owner *metav1.OwnerReference) bool {
+	group, _, found := strings.Cut(owner.APIVersion, "/")
+	if !found {
+		group = ""
+	}
+	return c.uid == owner.UID && c.Group == group && c.Kind == owner.Kind && c.name == owner.Name &&
+		(c.namespace == "" || c.namespace == namespace)
+}
+
 // step is what is done with a candidate: it is created, unless skip says why not.
 type step struct {
 	*candidate
@@ -56,8 +67,8 @@ type step struct {
 // order puts candidates in order.
 type order struct {
 	byUID map[types.UID]*candidate
-	// live maps the UID that an owner had to the one that it has now, for owners that exist.
-	live map[types.UID]types.UID
+	// live has the current UIDs of owners that exist.
+	live map[ownerKey]types.UID
 	// named means that the user named the objects one by one: then only those are skipped that exist, or that their owner makes again.
 	named bool
 	// builtIn reports whether a group is one of Kubernetes itself.
@@ -109,14 +120,16 @@ func (o *order) visit(c *candidate) {
 func (o *order) reason(c *candidate) string {
 	if owner := o.maker(c); owner != nil {
 		above := o.byUID[owner.UID]
-		comesBack := above != nil && (o.skipped[above] == "" || o.maker(above) != nil)
-		if comesBack || o.live[owner.UID] != "" {
+		comesBack := above != nil && above.isOwner(c.namespace, owner) && (o.skipped[above] == "" || o.maker(above) != nil)
+		if comesBack || o.live[keyOf(c.namespace, owner)] != "" {
 			return fmt.Sprintf("the %s %s makes it again", owner.Kind, owner.Name)
 		}
 	}
 	switch {
 	case c.exists:
 		return Exists
+	case c.isRequest():
+		return ofSomebodyElse
 	case o.named:
 		return ""
 	}
@@ -184,6 +197,14 @@ func tier(r *resource) int {
 // tokenSecret is the type of a Secret with a token of a ServiceAccount.
 const tokenSecret = "kubernetes.io/service-account-token"
 
+// ofSomebodyElse is why a request for a certificate does not come back: the server records who creates it, and signers decide by that.
+const ofSomebodyElse = "it was the request of somebody for a certificate, and would be the request of who brings it back"
+
+// isRequest reports whether the objects of the resource are requests of their creator.
+func (r *resource) isRequest() bool {
+	return r.is("certificates.k8s.io", "CertificateSigningRequest") || r.is("certificates.k8s.io", "PodCertificateRequest")
+}
+
 // never returns why no object of a resource comes back with others, "" if they do.
 func never(r *resource) string {
 	switch {
@@ -191,6 +212,8 @@ func never(r *resource) string {
 		return "Events report what happened, they do not come back"
 	case r.builtIn && r.Kind == "Lease":
 		return "who needs a Lease takes a new one"
+	case r.isRequest():
+		return ofSomebodyElse
 	}
 	return ""
 }

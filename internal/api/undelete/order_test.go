@@ -61,9 +61,13 @@ func object(t *testing.T, what, owner, more string) *candidate {
 }
 
 func run(candidates []*candidate, named bool, live ...types.UID) (lines []string) {
-	o := &order{named: named, live: map[types.UID]types.UID{}, builtIn: func(group string) bool { return group != "example.com" }}
-	for _, uid := range live {
-		o.live[uid] = uid
+	o := &order{named: named, live: map[ownerKey]types.UID{}, builtIn: func(group string) bool { return group != "example.com" }}
+	for _, c := range candidates {
+		for i := range c.owners {
+			if owner := &c.owners[i]; slices.Contains(live, owner.UID) {
+				o.live[keyOf(c.namespace, owner)] = owner.UID
+			}
+		}
 	}
 	for _, s := range o.run(candidates) {
 		line := s.Kind + " " + s.name
@@ -190,11 +194,13 @@ func TestExisting(t *testing.T) {
 
 func TestRewire(t *testing.T) {
 	o := parse(t, `metadata: {ownerReferences: [{kind: A, name: a, uid: old-a}, {kind: B, name: b, uid: old-b}]}`)
-	dropped := rewire(o, func(uid types.UID) types.UID { return map[types.UID]types.UID{"old-a": "new-a"}[uid] })
+	dropped := rewire(o, func(owner metav1.OwnerReference) types.UID {
+		return map[types.UID]types.UID{"old-a": "new-a"}[owner.UID]
+	})
 	if !slices.Equal(dropped, []string{"B b"}) || len(o.GetOwnerReferences()) != 1 || o.GetOwnerReferences()[0].UID != "new-a" {
 		t.Errorf("%q %v", dropped, o.GetOwnerReferences())
 	}
-	if rewire(o, func(types.UID) types.UID { return "" }); o.GetOwnerReferences() != nil {
+	if rewire(o, func(metav1.OwnerReference) types.UID { return "" }); o.GetOwnerReferences() != nil {
 		t.Error("a dead owner is kept")
 	}
 }

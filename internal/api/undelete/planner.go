@@ -28,10 +28,21 @@ const (
 	// maxCandidates is the largest number of objects in an answer. candidateBytes is about the memory of each while the answer
 	// is made.
 	maxCandidates, candidateBytes = 50_000, 500
+	// maxExamined is the most objects that are decoded for an answer, also those that a selector does not select, and the most owners
+	// that are looked up.
+	maxExamined = 200_000
+	// maxLeft is the most entries in Plan.Left.
+	maxLeft = 10_000
+	// heldAtOnce is how many bytes of memory are counted together.
+	heldAtOnce = 64 << 10
+	// maxFailed is how many objects of a resource a conversion webhook may fail for. It is not called for the others.
+	maxFailed = 8
 	// versionsPage is how many versions of an object are read at a time to find the beginning of its deletion.
 	versionsPage = 50
+	// firstVersions is how many are read first: most objects change once or twice between the request to delete them and their end.
+	firstVersions = 3
 	// longestWait is how long a question waits until the resource of a new definition is served.
-	longestWait = 10 * time.Second
+	longestWait = 3 * time.Second
 )
 
 // Planner finds what can be brought back. Its methods may be called concurrently.
@@ -67,13 +78,16 @@ type search struct {
 	list    []*candidate
 	known   map[string]*candidate // by resource and key
 	left    []Left
-	live    map[types.UID]types.UID
+	said    map[Left]bool // what is in left
+	live    map[ownerKey]types.UID
+	// examined counts the objects that were decoded, and held the bytes of memory that are not counted for the user yet.
+	examined, held int
 	// decoding is the memory that is counted for decoding an object, and changes whether it is for versions of an object.
 	decoding int
 	changes  bool
 
 	steps   []step
-	created map[types.UID]bool // what the steps create, by UID; nil before creates is called
+	created map[types.UID]*candidate // what the steps create, by UID; nil before creates is called
 	// discovered are the resources of the server, and claims the PersistentVolumes that were found.
 	discovered []discovery.Resource
 	claims     map[string]*candidate
@@ -86,7 +100,7 @@ type search struct {
 func (p *Planner) begin(ctx context.Context, info *request.Info, o Options) *search {
 	return &search{
 		Planner: p, ctx: ctx, info: info, o: o, kinds: map[schema.GroupResource]*resource{}, known: map[string]*candidate{},
-		live: map[types.UID]types.UID{}, left: []Left{}, claims: map[string]*candidate{},
+		live: map[ownerKey]types.UID{}, left: []Left{}, said: map[Left]bool{}, claims: map[string]*candidate{},
 	}
 }
 
@@ -98,9 +112,13 @@ func (s *search) close() {
 
 // open returns a resource that was discovered.
 func (s *search) open(found discovery.Resource) (*resource, error) {
-	if r := s.kinds[found.GroupResource()]; r != nil {
+	if r, known := s.kinds[found.GroupResource()]; known {
+		if r == nil {
+			return nil, apierr.PathNotFound()
+		}
 		return r, nil
 	}
+	s.kinds[found.GroupResource()] = nil // until it is open
 	entry := s.Resources.Find(found.GroupVersionResource)
 	if entry == nil || entry.Open == nil {
 		return nil, apierr.PathNotFound()
@@ -109,10 +127,11 @@ func (s *search) open(found discovery.Resource) (*resource, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.closers = append(s.closers, done)
 	if served.Resource.Virtual() {
+		done()
 		return nil, apierr.PathNotFound()
 	}
+	s.closers = append(s.closers, done)
 	found.Kind, found.Namespaced = served.Kind.Name, served.Kind.Namespaced // the request does not tell
 	r := &resource{Resource: found, builtIn: entry.Source == directory.BuiltIn, served: served}
 	s.kinds[found.GroupResource()] = r
@@ -295,8 +314,13 @@ func (p *Planner) Listed(
 }
 
 func (s *search) listed(names []string, selector labels.Selector) (*Answer, error) {
+	done := map[*resource]bool{}
 	for _, name := range names {
 		r := s.resourceOf(schema.ParseGroupResource(name))
+		if done[r] && r != nil {
+			continue
+		}
+		done[r] = true
 		if r == nil {
 			return nil, kerrors.NewBadRequest(fmt.Sprintf("the server has no resource %q; name them with resources, such as deployments.apps,secrets", name))
 		}
@@ -353,10 +377,11 @@ func (s *search) beforeDeletion(r *resource, namespace, name string, since int64
 	}
 	var first, before int64 // the oldest change that is a part of the deletion, and the oldest that was read
 	var uid types.UID
-	for more := true; more; {
+	page := firstVersions
+	for more := true; more; page = versionsPage {
 		var changes []registry.PastChange
 		var err error
-		if changes, more, err = r.served.Resource.Past.Changes(s.ctx, namespace, name, before, versionsPage); err != nil {
+		if changes, more, err = r.served.Resource.Past.Changes(s.ctx, namespace, name, before, page); err != nil {
 			return 0, err
 		}
 		if first == 0 && (len(changes) == 0 || changes[0].Revision < since) {
@@ -411,7 +436,7 @@ func (s *search) addAt(r *resource, namespace, name string, at int64) (*candidat
 
 // add adds an object, if the selector, nil being all, selects it.
 func (s *search) add(r *resource, o *cache.Object, at int64, selector labels.Selector) (*candidate, error) {
-	was, err := s.decode(r, o, r.served.Resource.Renderer.WrittenJSON)
+	was, err := s.decode(r, o, (*registry.Renderer).WrittenJSON)
 	if err != nil {
 		return nil, err
 	}
@@ -425,7 +450,11 @@ func (s *search) add(r *resource, o *cache.Object, at int64, selector labels.Sel
 	if len(s.list) == maxCandidates {
 		return nil, kerrors.NewBadRequest(fmt.Sprintf("there are more than %d objects; choose some of them", maxCandidates))
 	}
-	if err := s.hold(candidateBytes); err != nil {
+	size := candidateBytes
+	for _, owner := range was.GetOwnerReferences() {
+		size += candidateBytes + len(owner.Name)
+	}
+	if err := s.hold(size); err != nil {
 		return nil, err
 	}
 	now, err := r.served.Resource.Reader.Latest(s.ctx, was.GetNamespace(), was.GetName())
@@ -443,18 +472,31 @@ func (s *search) add(r *resource, o *cache.Object, at int64, selector labels.Sel
 	return c, nil
 }
 
-// hold counts memory.
+// hold counts memory, in parts of heldAtOnce.
 func (s *search) hold(bytes int) error {
-	if bytes <= 0 || s.o.Hold == nil {
+	if s.held += max(bytes, 0); s.held < heldAtOnce || s.o.Hold == nil {
 		return nil
 	}
-	return s.o.Hold(bytes)
+	n := s.held
+	s.held = 0
+	return s.o.Hold(n)
 }
 
-// decode returns an object, by the JSON that text returns. The memory of the largest one is counted.
+// examine counts an object or an owner that is looked at, and fails if there are too many, or if the request has ended.
+func (s *search) examine() error {
+	if s.examined++; s.examined > maxExamined {
+		return kerrors.NewBadRequest(fmt.Sprintf("more than %d objects would have to be looked at; choose some of them", maxExamined))
+	}
+	return s.ctx.Err()
+}
+
+// decode returns an object, by the JSON that as returns. The memory of the largest one is counted.
 func (s *search) decode(
-	r *resource, o *cache.Object, text func(context.Context, *cache.Object, *registry.Version) ([]byte, error),
+	r *resource, o *cache.Object, as text,
 ) (*unstructured.Unstructured, error) {
+	if err := s.examine(); err != nil {
+		return nil, err
+	}
 	o, err := r.served.Resource.Reader.Readable(s.ctx, o)
 	if err != nil {
 		return nil, err
@@ -465,7 +507,7 @@ func (s *search) decode(
 		}
 		s.decoding = n
 	}
-	document, err := text(s.ctx, o, r.served.Version)
+	document, err := as(r.served.Resource.Renderer, s.ctx, o, r.served.Version)
 	if err != nil {
 		return nil, err
 	}
@@ -526,10 +568,15 @@ func hasVerbs(r discovery.Resource, verbs ...string) bool {
 	return !slices.ContainsFunc(verbs, func(verb string) bool { return !slices.Contains(r.Verbs, verb) })
 }
 
+// leave names what does not come back. The same is said once, and at most maxLeft things are.
 func (s *search) leave(r *resource, namespace, name, reason string, refused bool) {
-	s.left = append(s.left, Left{
-		Group: r.Group, Resource: r.Resource.Resource, Namespace: namespace, Name: name, Reason: reason, Refused: refused,
-	})
+	l := Left{Group: r.Group, Resource: r.Resource.Resource, Namespace: namespace, Name: name, Reason: reason, Refused: refused}
+	if s.said[l] || len(s.said) == maxLeft {
+		return
+	}
+	s.said[l] = true
+	_ = s.hold(candidateBytes + len(reason)) // the next object is refused if it is too much
+	s.left = append(s.left, l)
 }
 
 // scan adds the objects of a resource in a namespace ("" is all) at a revision.
@@ -570,7 +617,7 @@ func (s *search) addCustom(c *candidate) error {
 	if err != nil || o == nil {
 		return err
 	}
-	definition, err := s.decode(c.resource, o, c.served.Resource.Renderer.WrittenJSON)
+	definition, err := s.decode(c.resource, o, (*registry.Renderer).WrittenJSON)
 	if err != nil {
 		return err
 	}
@@ -586,8 +633,11 @@ func (s *search) addCustom(c *candidate) error {
 
 // await returns a resource when it is served: a definition that has just come back takes a moment. It returns nil if that takes too long.
 func (s *search) await(gr schema.GroupResource) *resource {
-	for end := time.NewTimer(longestWait); ; {
+	end := time.NewTimer(longestWait)
+	defer end.Stop()
+	for {
 		s.discovered = nil
+		delete(s.kinds, gr) // it may be one that could not be opened
 		if r := s.resourceOf(gr); r != nil {
 			return r
 		}
@@ -601,22 +651,37 @@ func (s *search) await(gr schema.GroupResource) *resource {
 	}
 }
 
+// ownerKey is an owner as an object refers to it. The UID alone would not do: a reference is what the author of the object has written, so
+// it may have the UID of another object, and who is found by it must not become the owner of others.
+type ownerKey struct {
+	namespace, apiVersion, kind, name string
+	uid                               types.UID
+}
+
+func keyOf(namespace string, owner *metav1.OwnerReference) ownerKey {
+	return ownerKey{namespace, owner.APIVersion, owner.Kind, owner.Name, owner.UID}
+}
+
 // findOwners finds the owners that exist: an owner that is still there has the same UID, one that was undeleted names it in its annotation.
 func (s *search) findOwners() error {
-	asked := map[types.UID]bool{}
+	asked := map[ownerKey]bool{}
 	for _, c := range s.list {
 		for i := range c.owners {
 			owner := &c.owners[i]
-			if asked[owner.UID] {
+			key := keyOf(c.namespace, owner)
+			if asked[key] {
 				continue
 			}
-			asked[owner.UID] = true
+			asked[key] = true
+			if err := s.examine(); err != nil {
+				return err
+			}
 			now, err := s.ownerNow(c.namespace, owner)
 			if err != nil {
 				return err
 			}
 			if now != nil && (now.GetUID() == owner.UID || now.GetAnnotations()[UndeletedUID] == string(owner.UID)) {
-				s.live[owner.UID] = now.GetUID()
+				s.live[key] = now.GetUID()
 			}
 		}
 	}
@@ -640,11 +705,14 @@ func (s *search) ownerNow(namespace string, owner *metav1.OwnerReference) (*unst
 	if !ok || found.Remote {
 		return nil, nil
 	}
-	return s.now(found, namespace, owner.Name)
+	return s.now(found, namespace, owner.Name, (*registry.Renderer).WrittenJSON)
 }
 
+// text is a method of a Renderer that returns the JSON of an object.
+type text func(*registry.Renderer, context.Context, *cache.Object, *registry.Version) ([]byte, error)
+
 // now returns an object that exists, nil if there is none or the user may not get it.
-func (s *search) now(found discovery.Resource, namespace, name string) (*unstructured.Unstructured, error) {
+func (s *search) now(found discovery.Resource, namespace, name string, as text) (*unstructured.Unstructured, error) {
 	r, err := s.open(found)
 	if err != nil {
 		return nil, nil // it has no stored objects
@@ -652,14 +720,17 @@ func (s *search) now(found discovery.Resource, namespace, name string) (*unstruc
 	if !r.served.Kind.Namespaced {
 		namespace = ""
 	}
-	if s.Rights.May(s.ctx, "get", s.ask(r, namespace, name), namespace) != nil {
+	switch err := s.Rights.May(s.ctx, "get", s.ask(r, namespace, name), namespace); {
+	case kerrors.IsForbidden(err):
 		return nil, nil
+	case err != nil:
+		return nil, err
 	}
 	o, err := r.served.Resource.Reader.Latest(s.ctx, namespace, name)
 	if err != nil || o == nil {
 		return nil, err
 	}
-	return s.decode(r, o, r.served.Resource.Renderer.WrittenJSON)
+	return s.decode(r, o, as)
 }
 
 // answer orders what was found.
@@ -683,6 +754,9 @@ func (s *search) own(r *resource) metav1.ManagedFieldsEntry {
 
 // Revert returns how an object that exists gets the content that it had.
 func (p *Planner) Revert(ctx context.Context, info *request.Info, o Options) (*Plan, error) {
+	if o.AsOf == "" {
+		return nil, kerrors.NewBadRequest("asOf says which state comes back")
+	}
 	s := p.begin(ctx, info, o)
 	defer s.close()
 	r, err := s.requested()
@@ -702,7 +776,7 @@ func (p *Planner) Revert(ctx context.Context, info *request.Info, o Options) (*P
 		return nil, err
 	}
 	st := stepOf(c)
-	now, err := s.now(r.Resource, info.Namespace, info.Name)
+	now, err := s.now(r.Resource, info.Namespace, info.Name, (*registry.Renderer).ItemJSONOnce)
 	switch {
 	case err != nil:
 		return nil, err
@@ -717,7 +791,7 @@ func (p *Planner) Revert(ctx context.Context, info *request.Info, o Options) (*P
 			break
 		}
 		st.Object = target.Object
-		st.ManagedFields = managersOf(then, target, s.own(r), func(uid types.UID) types.UID { return uid })
+		st.ManagedFields = managersOf(then, target, s.own(r), func(owner metav1.OwnerReference) types.UID { return owner.UID })
 	}
 	return &Plan{TypeMeta: typeMeta, ListMeta: listMeta(at), Left: []Left{}, Steps: []Step{st}}, nil
 }

@@ -53,6 +53,8 @@ type Step struct {
 	// step: the client replaces it by the UID of the object that it has created, or drops the reference if it has created none.
 	UID  types.UID `json:"uid,omitempty"`
 	Skip string    `json:"skip,omitempty"`
+	// Refused means that only an error keeps the object from coming back: Skip says which.
+	Refused bool `json:"refused,omitempty"`
 	// Object is what is sent.
 	Object map[string]any `json:"object,omitempty"`
 	// Notes say what is different from the object as it was.

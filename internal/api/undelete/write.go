@@ -3,8 +3,10 @@ package undelete
 import (
 	"bufio"
 	"encoding/json"
+	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strconv"
 
 	kerrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/keelson-dev/keelson/internal/api/history"
+	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
@@ -76,7 +79,7 @@ const batchSize, batchBytes = 100, 1 << 20
 // for an object, (*search).then reads it again and returns the error.
 func (s *search) prepare(steps []step) {
 	first := &steps[0]
-	if first.skip != "" || s.batch[first.candidate] != nil || !first.served.Resource.Renderer.IsPrepared() {
+	if first.skip != "" || s.batch[first.candidate] != nil || !first.served.Resource.Renderer.IsPrepared() || first.failed >= maxFailed {
 		return
 	}
 	s.batch = map[*candidate]*cache.Object{}
@@ -94,11 +97,22 @@ func (s *search) prepare(steps []step) {
 			s.batch[c], objects, bytes = o, append(objects, o), bytes+len(o.Data)
 		}
 	}
-	_ = first.served.Resource.Renderer.Prepare(s.ctx, objects)
+	if n := registry.DecodedMemory * bytes; n > s.decoding {
+		if s.hold(n-s.decoding) != nil {
+			s.batch = nil
+			return
+		}
+		s.decoding = n
+	}
+	_ = first.served.Resource.Renderer.Prepare(s.ctx, objects) // then returns the error of each object
 }
 
 // then returns an object as it was.
 func (s *search) then(c *candidate) (*unstructured.Unstructured, error) {
+	converts := c.served.Resource.Renderer.IsPrepared()
+	if converts && c.failed >= maxFailed {
+		return nil, fmt.Errorf("the conversion of %s fails", c.GroupResource())
+	}
 	o := s.batch[c]
 	if o == nil {
 		var err error
@@ -106,7 +120,11 @@ func (s *search) then(c *candidate) (*unstructured.Unstructured, error) {
 			return nil, err
 		}
 	}
-	return s.decode(c.resource, o, c.served.Resource.Renderer.ItemJSONOnce)
+	out, err := s.decode(c.resource, o, (*registry.Renderer).ItemJSONOnce)
+	if err != nil && converts {
+		c.failed++
+	}
+	return out, err
 }
 
 func (s *search) stored(c *candidate) (*cache.Object, error) {
@@ -133,62 +151,78 @@ func (s *search) describe(st *step) Step {
 	}
 	was, err := s.then(st.candidate)
 	if err != nil {
-		out.Skip = "it cannot be read: " + err.Error()
-		return out
+		return s.refuse(out, err)
 	}
 	o, notes := cleaned(st.resource, was)
 	if st.is("", "PersistentVolumeClaim") {
-		if note := keepVolume(o, s.volume); note != "" {
+		note, err := keepVolume(o, s.volume)
+		if err != nil {
+			return s.refuse(out, err)
+		}
+		if note != "" {
 			notes = append(notes, note)
 		}
 	}
-	for _, gone := range rewire(o, s.ownerUID) {
+	find := s.ownerUID(st.namespace)
+	for _, gone := range rewire(o, find) {
 		notes = append(notes, "without its owner "+gone+", which is gone")
 	}
+	for _, owner := range o.GetOwnerReferences() {
+		if s.creates(owner.UID) == nil && !slices.ContainsFunc(st.owners, func(then metav1.OwnerReference) bool { return then.UID == owner.UID }) {
+			notes = append(notes, fmt.Sprintf("with the owner %s %s of now, which says that it is the one that was there", owner.Kind, owner.Name))
+		}
+	}
 	out.Object, out.Notes, out.Alternatives = o.Object, notes, alternatives(st.resource, o)
-	out.ManagedFields = managersOf(was, o, s.own(st.resource), s.ownerUID)
+	out.ManagedFields = managersOf(was, o, s.own(st.resource), find)
 	return out
 }
 
-// ownerUID returns the current UID of an owner. For an owner that a step creates it returns the old UID, and "" for one that
-// does not come back.
-func (s *search) ownerUID(uid types.UID) types.UID {
-	if now := s.live[uid]; now != "" {
-		return now
-	}
-	if s.creates(uid) {
-		return uid
-	}
-	return ""
+// refuse returns a step that cannot be taken. What it owns comes back without it.
+func (s *search) refuse(out Step, err error) Step {
+	s.creates(out.UID)
+	delete(s.created, out.UID)
+	out.Skip, out.Refused, out.ContentAsOf = "it cannot be read: "+err.Error(), true, ""
+	return out
 }
 
-// creates reports whether a step creates the object that had a UID.
-func (s *search) creates(uid types.UID) bool {
+// ownerUID returns a function that returns the current UID of an owner of an object in a namespace. For an owner that a step creates it
+// returns the old UID, and "" for one that does not come back.
+func (s *search) ownerUID(namespace string) func(metav1.OwnerReference) types.UID {
+	return func(owner metav1.OwnerReference) types.UID {
+		if c := s.creates(owner.UID); c != nil && c.isOwner(namespace, &owner) {
+			return owner.UID
+		}
+		return s.live[keyOf(namespace, &owner)]
+	}
+}
+
+// creates returns the object that had a UID if a step creates it.
+func (s *search) creates(uid types.UID) *candidate {
 	if s.created == nil {
-		s.created = map[types.UID]bool{}
+		s.created = map[types.UID]*candidate{}
 		for _, st := range s.steps {
 			if st.skip == "" {
-				s.created[st.uid] = true
+				s.created[st.uid] = st.candidate
 			}
 		}
 	}
 	return s.created[uid]
 }
 
-// volume returns the claim of a PersistentVolume: of one that exists, or that an earlier step creates.
-func (s *search) volume(name string) *claimRef {
-	if c := s.claims[name]; c != nil && s.creates(c.uid) {
-		return c.claim
+// volume returns the claim of a PersistentVolume: of one that exists, or that an earlier step creates; nil if there is none.
+func (s *search) volume(name string) (*claimRef, error) {
+	if c := s.claims[name]; c != nil && s.creates(c.uid) != nil {
+		return c.claim, nil
 	}
 	r := s.resourceOf(volumes)
 	if r == nil {
-		return nil
+		return nil, nil
 	}
-	o, err := s.now(r.Resource, "", name)
+	o, err := s.now(r.Resource, "", name, (*registry.Renderer).WrittenJSON)
 	if err != nil || o == nil {
-		return nil
+		return nil, err
 	}
-	return claimOf(o)
+	return claimOf(o), nil
 }
 
 // equal reports whether an update would change nothing.

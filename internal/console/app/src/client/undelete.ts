@@ -127,8 +127,9 @@ class Work {
     const { uid = '', resource, group = '', namespace = '', name, object } = s;
     const outcome = (result: Outcome['result'], text: string, created?: KubeObject): Outcome =>
       ({ resource, group, namespace, name, result, text, ...(created ? { created } : {}) });
-    if (s.skip || !object) return outcome('skipped', s.skip ?? '');
-    this.uids.set(uid, '');
+    this.uids.set(uid, ''); // unless it is created
+    if (s.refused) this.failed.set(uid, name);
+    if (s.skip || !object) return outcome(s.refused ? 'refused' : 'skipped', s.skip ?? '');
     const refused = [...(object.metadata.ownerReferences ?? []).map((ref) => ref.uid), namespace].find((id) => id && this.failed.has(id));
     if (refused) {
       this.failed.set(uid, name);

@@ -18,6 +18,8 @@ export interface Step {
   /** The UID that the object had. Owner references and managedFields of later steps have it. */
   uid?: string;
   skip?: string;
+  /** Only an error keeps the object from coming back: skip says which. */
+  refused?: boolean;
   object?: KubeObject;
   notes?: string[];
   /** What is sent instead while the server answers that the object is invalid. */
