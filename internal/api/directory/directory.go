@@ -152,6 +152,7 @@ func (d *Directory) Put(r *Resource) {
 	}
 	if r.Hidden {
 		d.served.Store(r.GVR, r)
+		d.unlist(d.listed(r.GVR)) // a definition that was stored before the program had this resource
 		return
 	}
 	versions := d.groups[r.GVR.Group]
@@ -162,7 +163,7 @@ func (d *Directory) Put(r *Resource) {
 	if versions[r.GVR.Version] == nil {
 		versions[r.GVR.Version] = resources{}
 	}
-	if old := versions[r.GVR.Version][r.GVR.Resource]; old != nil && old.Source < r.Source {
+	if old := d.listed(r.GVR); old != nil && old.Source < r.Source {
 		return
 	}
 	versions[r.GVR.Version][r.GVR.Resource] = r
@@ -178,11 +179,24 @@ func (d *Directory) Put(r *Resource) {
 func (d *Directory) Remove(gvr schema.GroupVersionResource, source Source) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	versions := d.groups[gvr.Group]
-	if old := versions[gvr.Version][gvr.Resource]; old == nil || old.Source != source {
+	if old := d.listed(gvr); old != nil && old.Source == source {
+		d.served.CompareAndDelete(gvr, old)
+		d.unlist(old)
+	}
+}
+
+// listed returns what is listed by a name, which a hidden resource is not, or nil. The caller holds mu.
+func (d *Directory) listed(gvr schema.GroupVersionResource) *Resource {
+	return d.groups[gvr.Group][gvr.Version][gvr.Resource]
+}
+
+// unlist removes a listed resource, if it is not nil, from the lists only. The caller holds mu.
+func (d *Directory) unlist(r *Resource) {
+	if r == nil {
 		return
 	}
-	d.served.Delete(gvr)
+	gvr := r.GVR
+	versions := d.groups[gvr.Group]
 	delete(versions[gvr.Version], gvr.Resource)
 	if len(versions[gvr.Version]) == 0 {
 		delete(versions, gvr.Version)

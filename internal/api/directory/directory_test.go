@@ -65,6 +65,34 @@ func TestHidden(t *testing.T) {
 	}
 }
 
+// TestHiddenAfterCustom: a definition that was stored before the program had the hidden resource takes nothing away when it is deleted.
+func TestHiddenAfterCustom(t *testing.T) {
+	d := New()
+	hidden := resource(v1, "widgets", BuiltIn)
+	hidden.Hidden = true
+	d.Put(resource(v1, "widgets", Custom))
+	d.Put(resource(v1, "gadgets", Custom))
+	w := d.Watch()
+	defer w.Close()
+	w.Take()
+	d.Put(hidden)
+	if changed := w.Take(); !slices.Equal(changed, []schema.GroupVersion{v1}) {
+		t.Errorf("watchers are told of %v", changed)
+	}
+	if got := d.Resources(v1); len(got) != 1 || d.Has(v1.Group, v1.Version, "widgets") {
+		t.Errorf("beside the hidden resource a custom one is listed: %v", got)
+	}
+	d.Remove(hidden.GVR, Custom)
+	if d.Find(hidden.GVR) != hidden {
+		t.Error("the hidden resource is gone with the custom one")
+	}
+	d.Remove(v1.WithResource("gadgets"), Custom)
+	d.Put(resource(v1, "widgets", Custom)) // refused
+	if d.Find(hidden.GVR) != hidden || len(d.GroupVersions()) > 0 {
+		t.Error("a custom resource took the place of the hidden one")
+	}
+}
+
 func TestHas(t *testing.T) {
 	d := New()
 	d.Put(resource(v1, "widgets", Custom))
