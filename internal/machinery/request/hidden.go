@@ -55,11 +55,12 @@ func FindHidden(name string) *HiddenSubresource {
 	return nil
 }
 
-// ShowsOthers reports whether the answer may have objects of any resource, whatever resource the request names.
+// ShowsOthers reports whether the answer may have objects of any resource, whatever resource the request names. An extension API server may
+// have a subresource of the same name: its GET of just that path cannot be told from the hidden one, everything else can.
 func (i *Info) ShowsOthers() bool {
 	if i.Group == HiddenGroup && i.Resource == ResourceUndelete {
 		return true
 	}
 	hidden := FindHidden(i.Subresource)
-	return hidden != nil && hidden.ShowsOthers
+	return hidden != nil && hidden.ShowsOthers && i.Verb == "get" && i.Name != "" && i.Rest == ""
 }

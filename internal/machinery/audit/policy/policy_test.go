@@ -80,17 +80,24 @@ func TestRules(t *testing.T) {
 // TestAnswersWithOthers: an answer that has objects of other resources is not recorded, whatever the rule for the request says.
 func TestAnswersWithOthers(t *testing.T) {
 	p := parse(t, "rules:\n- {level: None, resources: [{group: apps}]}\n- {level: RequestResponse}\n")
-	for path, want := range map[string]audit.Level{
-		"/api/v1/namespaces/n/undelete":                            audit.Metadata,
-		"/api/v1/namespaces/n/configmaps/c/undelete":               audit.Metadata,
-		"/apis/history.keelson.dev/v1alpha1/namespaces/n/undelete": audit.Metadata,
-		"/apis/apps/v1/namespaces/n/deployments/d/undelete":        audit.None,
-		"/api/v1/namespaces/n/configmaps/c/history":                audit.RequestResponse,
-		"/apis/history.keelson.dev/v1alpha1/namespaces/n/changes":  audit.RequestResponse,
-		"/apis/example.com/v1/namespaces/n/undelete":               audit.RequestResponse,
+	for asked, want := range map[string]audit.Level{
+		"GET /api/v1/namespaces/n/undelete":                            audit.Metadata,
+		"GET /api/v1/namespaces/n/configmaps/c/undelete":               audit.Metadata,
+		"GET /apis/history.keelson.dev/v1alpha1/namespaces/n/undelete": audit.Metadata,
+		"GET /apis/apps/v1/namespaces/n/deployments/d/undelete":        audit.None,
+		"GET /api/v1/namespaces/n/configmaps/c/history":                audit.RequestResponse,
+		"GET /apis/history.keelson.dev/v1alpha1/namespaces/n/changes":  audit.RequestResponse,
+		"GET /apis/example.com/v1/namespaces/n/undelete":               audit.RequestResponse,
+		// Other servers may have a subresource of this name.
+		"GET /apis/example.com/v1/namespaces/n/x/y/undelete":     audit.Metadata,
+		"POST /apis/example.com/v1/namespaces/n/x/y/undelete":    audit.RequestResponse,
+		"PUT /apis/example.com/v1/namespaces/n/x/y/undelete":     audit.RequestResponse,
+		"DELETE /apis/example.com/v1/namespaces/n/x/y/undelete":  audit.RequestResponse,
+		"GET /apis/example.com/v1/namespaces/n/x/y/undelete/all": audit.RequestResponse,
 	} {
-		if got := p.For(request.ParseInfo(httptest.NewRequest("GET", path, nil)), nil).Level; got != want {
-			t.Errorf("%s: %s, want %s", path, got, want)
+		method, path, _ := strings.Cut(asked, " ")
+		if got := p.For(request.ParseInfo(httptest.NewRequest(method, path, nil)), nil).Level; got != want {
+			t.Errorf("%s: %s, want %s", asked, got, want)
 		}
 	}
 }
