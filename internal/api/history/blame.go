@@ -33,91 +33,117 @@ type BlamedField struct {
 	Value any `json:"value,omitempty"`
 }
 
-// maxBlamed is how many bytes of paths an ObjectBlame has at most: a small object may have many fields below a long path.
-const maxBlamed = 8 << 20
+const (
+	// maxBlamed is how many bytes of paths an ObjectBlame has at most: a small object may have many fields below a long path.
+	maxBlamed = 8 << 20
+	// fieldMemory is about how many bytes a field takes beside its path: here, in the answer, and in the text of the answer.
+	fieldMemory = 130
+)
 
 // Blame finds which change gave each field of an object its value. It gets the versions of the object from the newest to the oldest: a
 // field belongs to the oldest change since which all versions have the value of the first one.
 //
 // Example: versions {a:1 b:2}, {a:1 b:1}, {a:0 b:1} (created): b belongs to the newest change, a to the second one.
 type Blame struct {
-	fields []blamed
-	open   int // how many fields have no change yet
+	// Hold counts memory before it is taken, and refuses it with an error. It may be nil.
+	Hold func(bytes int) error
+
+	object map[string]any // the first version
+	fields []blamed       // its first leaves, in their order
+	more   int            // how many leaves it has beside them
+	open   int            // how many fields have no change yet
 	// newer is the change that made the version that was added last.
 	newer   *Change
 	changes []*Change // those that fields belong to
 }
 
 type blamed struct {
-	Leaf
+	path   string
+	value  any
 	change *Change // nil while it is not known
 }
 
 // Add compares a version with the newer ones, and reports whether an older one is needed. c made the version; it must not be changed
 // afterwards.
-func (b *Blame) Add(object map[string]any, c *Change) (more bool) {
-	leaves := Leaves(object)
+func (b *Blame) Add(object map[string]any, c *Change) (more bool, err error) {
 	if b.newer == nil {
-		for _, leaf := range leaves {
-			b.fields = append(b.fields, blamed{Leaf: leaf})
+		if err := b.begin(object); err != nil {
+			return false, err
 		}
-		b.open = len(b.fields)
 	} else {
-		b.compare(leaves)
+		b.compare(object)
 	}
 	if b.newer = c; c.Type == Created {
-		b.settle(func(*blamed) bool { return true })
+		for i := range b.fields {
+			if f := &b.fields[i]; f.change == nil {
+				b.give(f)
+			}
+		}
 	}
-	return b.open > 0
+	return b.open > 0, nil
 }
 
-// compare gives the fields that leaves do not have, or have with another value, to the change after the version of leaves.
-func (b *Blame) compare(leaves []Leaf) {
-	values := make(map[string]any, len(leaves))
-	for _, leaf := range leaves {
-		values[leaf.Path] = leaf.Value
+// begin takes the fields of the first version. Paths are made only of those that the answer has.
+func (b *Blame) begin(object map[string]any) error {
+	fields, bytes := 0, 0
+	eachLeaf(object, nil, func(path []byte, _, _ any, _ bool) bool {
+		if b.more > 0 || bytes+len(path) > maxBlamed {
+			b.more++
+		} else {
+			fields, bytes = fields+1, bytes+len(path)
+		}
+		return true
+	})
+	if b.Hold != nil {
+		if err := b.Hold(fields*fieldMemory + 2*bytes); err != nil { // the text of the answer has each path again
+			return err
+		}
 	}
-	b.settle(func(f *blamed) bool {
-		value, found := values[f.Path]
-		return !found || !reflect.DeepEqual(value, f.Value)
+	b.object, b.fields, b.open = object, make([]blamed, 0, fields), fields
+	eachLeaf(object, nil, func(path []byte, v, _ any, _ bool) bool {
+		b.fields = append(b.fields, blamed{path: string(path), value: v})
+		return len(b.fields) < fields
+	})
+	return nil
+}
+
+// compare gives the fields that an older version does not have, or has with another value, to the change after it.
+func (b *Blame) compare(older map[string]any) {
+	next := 0
+	eachLeaf(b.object, older, func(_ []byte, v, was any, there bool) bool {
+		f := &b.fields[next]
+		if next++; f.change == nil && !(there && reflect.DeepEqual(v, was)) {
+			b.give(f)
+		}
+		return next < len(b.fields)
 	})
 }
 
-// settle gives fields without a change, for which mine returns true, to the newest change that was added last.
-func (b *Blame) settle(mine func(*blamed) bool) {
-	before := b.open
-	for i := range b.fields {
-		if f := &b.fields[i]; f.change == nil && mine(f) {
-			f.change = b.newer
-			b.open--
-		}
-	}
-	if b.open < before {
+// give gives a field to the change that was added last.
+func (b *Blame) give(f *blamed) {
+	if n := len(b.changes); n == 0 || b.changes[n-1] != b.newer {
 		b.changes = append(b.changes, b.newer)
 	}
+	f.change = b.newer
+	b.open--
 }
 
 // Answer returns what was found, without kind and version.
 func (b *Blame) Answer(values bool) *ObjectBlame {
-	out := &ObjectBlame{Changes: []Change{}, Fields: []BlamedField{}}
+	out := &ObjectBlame{Changes: []Change{}, Fields: make([]BlamedField, 0, len(b.fields)), MoreFields: b.more}
 	for _, c := range b.changes {
 		shown := *c
 		shown.Changed, shown.MoreChanged = nil, 0
 		out.Changes = append(out.Changes, shown)
 	}
-	bytes := 0
 	for i := range b.fields {
 		f := &b.fields[i]
-		if bytes += len(f.Path); bytes > maxBlamed {
-			out.MoreFields = len(b.fields) - i
-			break
-		}
-		field := BlamedField{Path: f.Path}
+		field := BlamedField{Path: f.path}
 		if f.change != nil {
 			field.ResourceVersion = f.change.ResourceVersion
 		}
 		if values {
-			field.Value = f.Value
+			field.Value = f.value
 		}
 		out.Fields = append(out.Fields, field)
 	}

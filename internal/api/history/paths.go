@@ -142,7 +142,7 @@ func (d *difference) items(path string, before, after any) {
 
 // byName returns the items of a list by their field name. ok is false if they have none, or the same ones.
 func byName(list []any) (items map[string]any, ok bool) {
-	items = make(map[string]any, len(list))
+	items = map[string]any{}
 	for _, item := range list {
 		object, _ := item.(map[string]any)
 		name, _ := object["name"].(string)
@@ -154,51 +154,79 @@ func byName(list []any) (items map[string]any, ok bool) {
 	return items, true
 }
 
-// Leaf is a field of an object that has no fields below it, or an empty map or list.
-type Leaf struct {
-	Path  string
-	Value any
+// eachLeaf calls leaf for the leaves of an object, decoded from JSON, in the order of their names, until it returns false. A leaf is a field
+// that has no fields below it, or an empty map or list. Its path is as in Paths, and is overwritten after the call: all the paths of a small
+// object may take hundreds of times its size. was is what another object has in the same place, if there is anything. The fields that every
+// change changes are left out.
+func eachLeaf(object, other map[string]any, leaf func(path []byte, v, was any, there bool) bool) {
+	w := walk{path: make([]byte, 0, 2*maxPath), leaf: leaf}
+	w.value(object, other, true)
 }
 
-// Leaves returns the leaves of an object, decoded from JSON, with the paths of Paths and in the order of their names. The fields
-// that every change changes are left out.
-func Leaves(object map[string]any) (out []Leaf) {
-	var value func(path string, v any)
-	value = func(path string, v any) {
-		if len(path) >= maxPath {
-			out = append(out, Leaf{path, v})
-			return
-		}
+// walk goes through the leaves. Its functions report whether it goes on.
+type walk struct {
+	path []byte
+	leaf func(path []byte, v, was any, there bool) bool
+}
+
+func (w *walk) value(v, was any, there bool) bool {
+	if len(w.path) < maxPath {
 		switch v := v.(type) {
 		case map[string]any:
-			for _, name := range slices.Sorted(maps.Keys(v)) {
-				if below := path + field(name); !slices.Contains(ignored, below) {
-					value(below, v[name])
-				}
-			}
 			if len(v) > 0 {
-				return
+				was, _ := was.(map[string]any)
+				return w.fields(v, was, field)
 			}
 		case []any:
-			items, named := byName(v)
-			for i, item := range v {
-				if !named {
-					value(path+"["+strconv.Itoa(i)+"]", item)
-				}
-			}
-			if named {
-				for _, name := range slices.Sorted(maps.Keys(items)) {
-					value(path+itemNamed(name), items[name])
-				}
-			}
 			if len(v) > 0 {
-				return
+				was, _ := was.([]any)
+				return w.list(v, was)
 			}
-		}
-		if path != "" {
-			out = append(out, Leaf{path, v})
 		}
 	}
-	value("", object)
-	return out
+	return len(w.path) == 0 || w.leaf(w.path, v, was, there)
+}
+
+// below goes through what is in a value. segment is its part of the path.
+func (w *walk) below(segment string, v, was any, there bool) bool {
+	above := len(w.path)
+	w.path = append(w.path, segment...)
+	goesOn := isIgnored(w.path) || w.value(v, was, there)
+	w.path = w.path[:above]
+	return goesOn
+}
+
+func isIgnored(path []byte) bool {
+	return slices.ContainsFunc(ignored, func(p string) bool { return p == string(path) })
+}
+
+// fields goes through a map. segment returns the part of the path for a name.
+func (w *walk) fields(v, was map[string]any, segment func(name string) string) bool {
+	for _, name := range slices.Sorted(maps.Keys(v)) {
+		before, there := was[name]
+		if !w.below(segment(name), v[name], before, there) {
+			return false
+		}
+	}
+	return true
+}
+
+// list goes through a list. An item by its name is not in the place of one by its index.
+func (w *walk) list(v, was []any) bool {
+	items, named := byName(v)
+	before, alsoNamed := byName(was)
+	if named {
+		return w.fields(items, before, itemNamed)
+	}
+	for i, item := range v {
+		var before any
+		there := i < len(was) && !alsoNamed
+		if there {
+			before = was[i]
+		}
+		if !w.below("["+strconv.Itoa(i)+"]", item, before, there) {
+			return false
+		}
+	}
+	return true
 }

@@ -26,10 +26,7 @@ func TestVectors(t *testing.T) {
 		t.Fatalf("%d vectors, %v", len(vectors), err)
 	}
 	for _, v := range vectors {
-		var got []string
-		for _, leaf := range Leaves(v.Object) {
-			got = append(got, leaf.Path)
-		}
+		got := leaves(v.Object)
 		slices.Sort(got)
 		slices.Sort(v.Paths)
 		if !slices.Equal(got, v.Paths) {
@@ -118,8 +115,8 @@ func TestLongPaths(t *testing.T) {
 	if len(paths) != 1 || more != 0 || len(paths[0]) > maxPath+maxName+10 || !utf8.ValidString(paths[0]) {
 		t.Errorf("%d paths and %d more, the first of %d bytes", len(paths), more, len(strings.Join(paths, "")))
 	}
-	if leaves := Leaves(after); len(leaves) != 1 || leaves[0].Path != paths[0] {
-		t.Errorf("%d leaves", len(leaves))
+	if got := leaves(after); len(got) != 1 || got[0] != paths[0] {
+		t.Errorf("%d leaves", len(got))
 	}
 	item := func(v int) map[string]any { return map[string]any{"c": []any{map[string]any{"name": long, "v": v}}} }
 	if paths, _ := Paths(item(1), item(2)); len(paths) != 1 || len(paths[0]) > 2*maxName {
@@ -149,19 +146,36 @@ func TestTimeOf(t *testing.T) {
 	}
 }
 
+// leaves returns the paths of the leaves of an object.
+func leaves(object map[string]any) (paths []string) {
+	eachLeaf(object, nil, func(path []byte, _, _ any, _ bool) bool {
+		paths = append(paths, string(path))
+		return true
+	})
+	return paths
+}
+
 func TestLeaves(t *testing.T) {
 	for object, want := range map[string]string{
-		`{}`: "[]",
-		`{"metadata":{"resourceVersion":"1","managedFields":[{"a":1}],"labels":{"a/b":"x"}}}`: "[{.metadata.labels[a/b] x}]",
-		`{"b":{},"a":[],"c":{"d":1,"e":null}}`:                                                "[{.a []} {.b map[]} {.c.d 1} {.c.e <nil>}]",
-		`{"c":[{"name":"y","v":1},{"name":"x"}],"l":["p","q"],"t":true}`: "[{.c[name=x].name x} {.c[name=y].name y} " +
-			"{.c[name=y].v 1} {.l[0] p} {.l[1] q} {.t true}]",
+		`{}`: "",
+		`{"metadata":{"resourceVersion":"1","managedFields":[{"a":1}],"labels":{"a/b":"x"}}}`: ".metadata.labels[a/b]=x",
+		`{"b":{},"a":[],"c":{"d":1,"e":null}}`:                                                ".a=[] .b=map[] .c.d=1 .c.e=<nil>",
+		`{"c":[{"name":"y","v":1},{"name":"x"}],"l":["p","q"],"t":true}`: ".c[name=x].name=x .c[name=y].name=y .c[name=y].v=1 " +
+			".l[0]=p .l[1]=q .t=true",
 	} {
 		var o map[string]any
 		if err := json.Unmarshal([]byte(object), &o); err != nil {
 			t.Fatal(err)
 		}
-		if got := fmt.Sprint(Leaves(o)); got != want {
+		var got []string
+		eachLeaf(o, nil, func(path []byte, v, _ any, there bool) bool {
+			got = append(got, fmt.Sprintf("%s=%v", path, v))
+			if there {
+				t.Errorf("%s: %s is in another object, which is not there", object, path)
+			}
+			return true
+		})
+		if got := strings.Join(got, " "); got != want {
 			t.Errorf("%s: %s, want %s", object, got, want)
 		}
 	}

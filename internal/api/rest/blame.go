@@ -42,6 +42,7 @@ func (h *Handler) blame(w http.ResponseWriter, r *http.Request, info *request.In
 		return err
 	}
 	b := &blaming{h: h, s: s, r: r, info: info, since: since}
+	b.found.Hold = func(bytes int) error { return hold(r, bytes) }
 	if asOf := queryValue(r, history.AsOf); asOf != "" {
 		revision, err := h.past.revisionOf(ctx, s, info, asOf)
 		if err != nil {
@@ -104,7 +105,7 @@ func (b *blaming) read(ctx context.Context) error {
 	}
 }
 
-// hold counts the memory for comparing two of the changes, and for what a conversion webhook converts at a time.
+// hold counts the memory for comparing one of the changes with the first, and for what a conversion webhook converts at a time.
 func (b *blaming) hold(changes []registry.PastChange) error {
 	largest, all := sizes(changes)
 	need := 2 * registry.DecodedMemory * largest
@@ -169,7 +170,7 @@ func (b *blaming) addOne(c *history.Change, version history.Object) (goesOn bool
 	if err := kjson.Unmarshal(version.JSON, &object); err != nil {
 		return false, err
 	}
-	return b.found.Add(object, c), nil
+	return b.found.Add(object, c)
 }
 
 // sizes returns the bytes of the largest of the versions, and of all.
