@@ -27,26 +27,27 @@ const (
 // Example: .spec.template.spec.containers[name=web].image, .metadata.labels[app.kubernetes.io/name], .spec.args[0].
 func Paths(before, after map[string]any) (paths []string, more int) {
 	d := difference{}
-	d.maps("", before, after)
+	d.maps(make([]byte, 0, 2*maxPath), before, after)
 	return d.paths, d.more
 }
 
-// difference collects paths, at most MaxChanged of at most maxBytes, and counts the others.
+// difference collects paths, at most MaxChanged of at most maxBytes, and counts the others. Its functions get a path in a buffer that is
+// written on below it: a path that is not collected takes no memory.
 type difference struct {
 	paths []string
 	bytes int
 	more  int
 }
 
-func (d *difference) add(path string) {
+func (d *difference) add(path []byte) {
 	if len(d.paths) == MaxChanged || d.bytes+len(path) > maxBytes {
 		d.more++
 		return
 	}
-	d.paths, d.bytes = append(d.paths, path), d.bytes+len(path)
+	d.paths, d.bytes = append(d.paths, string(path)), d.bytes+len(path)
 }
 
-func (d *difference) values(path string, before, after any) {
+func (d *difference) values(path []byte, before, after any) {
 	switch b := before.(type) {
 	case map[string]any:
 		if a, ok := after.(map[string]any); ok && len(path) < maxPath {
@@ -64,12 +65,12 @@ func (d *difference) values(path string, before, after any) {
 	}
 }
 
-func (d *difference) maps(path string, before, after map[string]any) {
+func (d *difference) maps(path []byte, before, after map[string]any) {
 	names := slices.AppendSeq(slices.Collect(maps.Keys(before)), maps.Keys(after))
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		below := path + field(name)
-		if slices.Contains(ignored, below) {
+		below := append(path, field(name)...)
+		if isIgnored(below) {
 			continue
 		}
 		b, was := before[name]
@@ -102,7 +103,10 @@ func shorten(name string) string {
 // itemNamed returns the part of a path for an item of a list.
 func itemNamed(name string) string { return "[name=" + shorten(name) + "]" }
 
-func (d *difference) lists(path string, before, after []any) {
+// indexed returns the part of a path for any other item.
+func indexed(i int) string { return "[" + strconv.Itoa(i) + "]" }
+
+func (d *difference) lists(path []byte, before, after []any) {
 	b, named := byName(before)
 	a, alsoNamed := byName(after)
 	if named && alsoNamed {
@@ -110,7 +114,7 @@ func (d *difference) lists(path string, before, after []any) {
 		slices.Sort(names)
 		found := len(d.paths) + d.more
 		for _, name := range slices.Compact(names) {
-			d.items(path+itemNamed(name), b[name], a[name])
+			d.items(append(path, itemNamed(name)...), b[name], a[name])
 		}
 		if len(d.paths)+d.more == found && !reflect.DeepEqual(before, after) {
 			d.add(path) // only the order is another
@@ -125,12 +129,12 @@ func (d *difference) lists(path string, before, after []any) {
 		if i < len(after) {
 			is = after[i]
 		}
-		d.items(path+"["+strconv.Itoa(i)+"]", was, is)
+		d.items(append(path, indexed(i)...), was, is)
 	}
 }
 
 // items compares items, nil if there is none.
-func (d *difference) items(path string, before, after any) {
+func (d *difference) items(path []byte, before, after any) {
 	if before == nil || after == nil {
 		if before != after {
 			d.add(path)
@@ -224,7 +228,7 @@ func (w *walk) list(v, was []any) bool {
 		if there {
 			before = was[i]
 		}
-		if !w.below("["+strconv.Itoa(i)+"]", item, before, there) {
+		if !w.below(indexed(i), item, before, there) {
 			return false
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -126,16 +127,23 @@ func TestLongPaths(t *testing.T) {
 
 // TestPathsBelowLongOnes holds that fields below the same long path do not make an answer that is much longer than the object.
 func TestPathsBelowLongOnes(t *testing.T) {
+	const fields = 20_000
 	before, after := map[string]any{}, map[string]any{}
-	for i := range 2 * MaxChanged {
+	for i := range fields {
 		before[fmt.Sprint("f", i)], after[fmt.Sprint("f", i)] = 0, 1
 	}
 	for range 5 {
 		long := strings.Repeat("a", 200)
 		before, after = map[string]any{long: before}, map[string]any{long: after}
 	}
+	var start, end runtime.MemStats
+	runtime.ReadMemStats(&start)
 	paths, more := Paths(before, after)
-	if n := len(strings.Join(paths, "")); n > 18<<10 || len(paths)+more != 2*MaxChanged || len(paths) == 0 {
+	runtime.ReadMemStats(&end)
+	if took := end.TotalAlloc - start.TotalAlloc; took > 8<<20 {
+		t.Errorf("%d MiB were allocated", took>>20)
+	}
+	if n := len(strings.Join(paths, "")); n > 18<<10 || len(paths)+more != fields || len(paths) == 0 {
 		t.Errorf("%d paths of %d bytes and %d more", len(paths), n, more)
 	}
 }
