@@ -158,10 +158,10 @@ func byName(list []any) (items map[string]any, ok bool) {
 	return items, true
 }
 
-// eachLeaf calls leaf for the leaves of an object, decoded from JSON, in the order of their names, until it returns false. A leaf is a field
-// that has no fields below it, or an empty map or list. Its path is as in Paths, and is overwritten after the call: all the paths of a small
-// object may take hundreds of times its size. was is what another object has in the same place, if there is anything. The fields that every
-// change changes are left out.
+// eachLeaf calls leaf for the leaves of an object, decoded from JSON, in the order of their names, until it returns false. A leaf is a
+// field that has no fields below it, or an empty map or list. Its path is as in Paths, and is overwritten after the call: all the paths of
+// a small object may take hundreds of times its size. was is what another object has in the same place, if there is anything. The fields
+// that every change changes are left out.
 func eachLeaf(object, other map[string]any, leaf func(path []byte, v, was any, there bool) bool) {
 	w := walk{path: make([]byte, 0, 2*maxPath), leaf: leaf}
 	w.value(object, other, true)
