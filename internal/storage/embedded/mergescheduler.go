@@ -283,7 +283,7 @@ func (m mergePermission) Done() {
 	m.scheduler.signal()
 }
 
-// Writes wait while there are at least maxUnmergedLayers layers of unmerged new tables (sublevels of level 0).
+// maxUnmergedLayers limits the layers of unmerged new tables (sublevels of level 0): while there are as many, writes wait.
 const maxUnmergedLayers = 12
 
 // waitForMerges waits while there are too many unmerged tables. It does not wait while merges lack space: puts are
