@@ -76,7 +76,10 @@ func (s *session) undelete(args []string, f *writeFlags) error {
 	if err != nil {
 		return err
 	}
-	b := &bringingBack{s: s, rep: &report{s: s, yes: f.yes, verb: "created"}, uids: map[types.UID]types.UID{}, failed: map[string]string{}, pending: map[string]bool{}}
+	b := &bringingBack{
+		s: s, rep: &report{s: s, yes: f.yes, verb: "created"},
+		uids: map[types.UID]types.UID{}, failed: map[string]string{}, pending: map[string]bool{},
+	}
 	if f.selector != "" {
 		err = s.undeleteSelected(b, kind, f)
 	} else {
@@ -201,8 +204,7 @@ func (b *bringingBack) step(st *undelete.Step) {
 	b.uids[st.UID] = "" // unless it is created
 	switch {
 	case st.Refused:
-		b.failed[string(st.UID)] = st.Name
-		b.rep.refused(r, st.Name, errors.New(st.Skip))
+		b.refuse(r, st, errors.New(st.Skip))
 		return
 	case st.Skip != "":
 		b.rep.skipped(r, st.Name, st.Skip)
@@ -230,10 +232,7 @@ func (b *bringingBack) step(st *undelete.Step) {
 		b.rep.skipped(r, st.Name, undelete.Exists)
 		return
 	case err != nil:
-		b.rep.refused(r, st.Name, err)
-		if b.failed[string(st.UID)] = st.Name; r.isNamespace() {
-			b.failed[st.Name] = st.Name
-		}
+		b.refuse(r, st, err)
 		return
 	}
 	b.uids[st.UID] = created.GetUID()
@@ -244,6 +243,14 @@ func (b *bringingBack) step(st *undelete.Step) {
 	}
 	b.pending[st.Name] = r.isNamespace() && !b.rep.yes || b.pending[st.Name]
 	b.content(r, st, notes)
+}
+
+// refuse reports an object that cannot be created. What it owns, or what is in it, is not created either.
+func (b *bringingBack) refuse(r resource, st *undelete.Step, err error) {
+	b.rep.refused(r, st.Name, err)
+	if b.failed[string(st.UID)] = st.Name; r.isNamespace() {
+		b.failed[st.Name] = st.Name
+	}
 }
 
 // content reports an object that was created. Then it creates what comes back with it.

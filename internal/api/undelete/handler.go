@@ -56,7 +56,8 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, info *request.In
 		return a.serve(w, err)
 	}
 	if h.Changes == nil {
-		return kerrors.NewBadRequest("the store does not know what was deleted when: name the resources, and say as of which resourceVersion with asOf")
+		return kerrors.NewBadRequest(
+			"the store does not know what was deleted when: name the resources, and say as of which resourceVersion with asOf")
 	}
 	feed := *info
 	feed.Resource = request.ResourceChanges

@@ -2,10 +2,12 @@ package undelete
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -202,5 +204,44 @@ func TestRewire(t *testing.T) {
 	}
 	if rewire(o, func(metav1.OwnerReference) types.UID { return "" }); o.GetOwnerReferences() != nil {
 		t.Error("a dead owner is kept")
+	}
+}
+
+// TestRefusedOwners: a step that cannot be read creates nothing, so what it owns comes back without it.
+func TestRefusedOwners(t *testing.T) {
+	owner, owned := object(t, "v1/ConfigMap owner", "", ""), object(t, "v1/Secret owned", "v1/ConfigMap owner", "")
+	s := &search{steps: []step{{owner, ""}, {owned, ""}}}
+	if uid := s.ownerUID("")(owned.owners[0]); uid != "owner" {
+		t.Errorf("of a step that is going to be taken: %q", uid)
+	}
+	st := s.refuse(Step{UID: owner.uid}, errors.New("no conversion"))
+	if uid := s.ownerUID("")(owned.owners[0]); uid != "" || !st.Refused || !strings.Contains(st.Skip, "no conversion") {
+		t.Errorf("of a refused step: %q, %+v", uid, st)
+	}
+}
+
+// TestBudget: memory is counted in parts, nothing is taken once something was refused, and what is looked at is bounded.
+func TestBudget(t *testing.T) {
+	counted, most := 0, 3*heldAtOnce
+	b := &budget{ctx: t.Context(), count: func(n int) error {
+		if counted += n; counted > most {
+			return errors.New("too much")
+		}
+		return nil
+	}}
+	held := 0
+	for b.hold(candidateBytes) == nil {
+		held += candidateBytes
+	}
+	if held < most-heldAtOnce || held > most+heldAtOnce || b.examine() == nil || b.hold(1) == nil {
+		t.Errorf("%d bytes were held with a limit of %d", held, most)
+	}
+	b = &budget{ctx: t.Context()}
+	n := 0
+	for b.examine() == nil {
+		n++
+	}
+	if n != maxExamined || !kerrors.IsBadRequest(b.err) {
+		t.Errorf("%d were examined: %v", n, b.err)
 	}
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/keelson-dev/keelson/internal/api/discovery"
 	"github.com/keelson-dev/keelson/internal/api/history"
 	"github.com/keelson-dev/keelson/internal/machinery/request"
-	"github.com/keelson-dev/keelson/internal/object/apierr"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
@@ -28,21 +27,14 @@ const (
 	// maxCandidates is the largest number of objects in an answer. candidateBytes is about the memory of each while the answer
 	// is made.
 	maxCandidates, candidateBytes = 50_000, 500
-	// maxExamined is the most objects that are decoded for an answer, also those that a selector does not select, and the most owners
-	// that are looked up.
-	maxExamined = 200_000
 	// maxLeft is the most entries in Plan.Left.
 	maxLeft = 10_000
-	// heldAtOnce is how many bytes of memory are counted together.
-	heldAtOnce = 64 << 10
 	// maxFailed is how many objects of a resource a conversion webhook may fail for. It is not called for the others.
 	maxFailed = 8
 	// versionsPage is how many versions of an object are read at a time to find the beginning of its deletion.
 	versionsPage = 50
 	// firstVersions is how many are read first: most objects change once or twice between the request to delete them and their end.
 	firstVersions = 3
-	// longestWait is how long a question waits until the resource of a new definition is served.
-	longestWait = 3 * time.Second
 )
 
 // Planner finds what can be brought back. Its methods may be called concurrently.
@@ -73,24 +65,20 @@ type search struct {
 	info *request.Info
 	o    Options
 
-	kinds   map[schema.GroupResource]*resource
-	closers []func()
-	list    []*candidate
-	known   map[string]*candidate // by resource and key
-	left    []Left
-	said    map[Left]bool // what is in left
-	live    map[ownerKey]types.UID
-	// examined counts the objects that were decoded, and held the bytes of memory that are not counted for the user yet.
-	examined, held int
+	resources *opened
+	budget    *budget
+	list      []*candidate
+	known     map[string]*candidate // by resource and key
+	left      []Left
+	said      map[Left]bool // what is in left
+	live      map[ownerKey]types.UID
 	// decoding is the memory that is counted for decoding an object, and changes whether it is for versions of an object.
 	decoding int
 	changes  bool
 
 	steps   []step
 	created map[types.UID]*candidate // what the steps create, by UID; nil before creates is called
-	// discovered are the resources of the server, and claims the PersistentVolumes that were found.
-	discovered []discovery.Resource
-	claims     map[string]*candidate
+	claims  map[string]*candidate    // the PersistentVolumes that were found
 	// batch has the objects of the next steps of a resource, converted together.
 	batch map[*candidate]*cache.Object
 	// revision is the one that the objects were read at, 0 if there are several.
@@ -99,63 +87,11 @@ type search struct {
 
 func (p *Planner) begin(ctx context.Context, info *request.Info, o Options) *search {
 	return &search{
-		Planner: p, ctx: ctx, info: info, o: o, kinds: map[schema.GroupResource]*resource{}, known: map[string]*candidate{},
-		live: map[ownerKey]types.UID{}, left: []Left{}, said: map[Left]bool{}, claims: map[string]*candidate{},
+		Planner: p, ctx: ctx, info: info, o: o, known: map[string]*candidate{},
+		resources: &opened{ctx: ctx, directory: p.Resources, discover: p.Discovered, kinds: map[schema.GroupResource]*resource{}},
+		budget:    &budget{ctx: ctx, count: o.Hold},
+		live:      map[ownerKey]types.UID{}, left: []Left{}, said: map[Left]bool{}, claims: map[string]*candidate{},
 	}
-}
-
-func (s *search) close() {
-	for _, done := range s.closers {
-		done()
-	}
-}
-
-// open returns a resource that was discovered.
-func (s *search) open(found discovery.Resource) (*resource, error) {
-	if r, known := s.kinds[found.GroupResource()]; known {
-		if r == nil {
-			return nil, apierr.PathNotFound()
-		}
-		return r, nil
-	}
-	s.kinds[found.GroupResource()] = nil // until it is open
-	entry := s.Resources.Find(found.GroupVersionResource)
-	if entry == nil || entry.Open == nil {
-		return nil, apierr.PathNotFound()
-	}
-	served, done, err := entry.Open(s.ctx)
-	if err != nil {
-		return nil, err
-	}
-	if served.Resource.Virtual() {
-		done()
-		return nil, apierr.PathNotFound()
-	}
-	s.closers = append(s.closers, done)
-	found.Kind, found.Namespaced = served.Kind.Name, served.Kind.Namespaced // the request does not tell
-	r := &resource{Resource: found, builtIn: entry.Source == directory.BuiltIn, served: served}
-	s.kinds[found.GroupResource()] = r
-	return r, nil
-}
-
-// all returns the resources that the server has, without those that come while the answer is made.
-func (s *search) all() []discovery.Resource {
-	if s.discovered == nil {
-		s.discovered, _ = s.Discovered()
-	}
-	return s.discovered
-}
-
-// resourceOf returns a resource by its name, nil if the server does not have it.
-func (s *search) resourceOf(gr schema.GroupResource) *resource {
-	for _, found := range s.all() {
-		if found.GroupResource() == gr && !found.Remote {
-			if r, err := s.open(found); err == nil {
-				return r
-			}
-		}
-	}
-	return nil
 }
 
 // ask returns the question whether the user may do something with objects of a resource.
@@ -197,7 +133,7 @@ func (p *Planner) Object(ctx context.Context, info *request.Info, o Options) (*A
 	s := p.begin(ctx, info, o)
 	a, err := s.object()
 	if err != nil {
-		s.close()
+		s.resources.close()
 		return nil, err
 	}
 	return a, nil
@@ -233,14 +169,14 @@ func (p *Planner) Deleted(ctx context.Context, info *request.Info, deletions []h
 	s := p.begin(ctx, info, o)
 	a, err := s.deleted(deletions)
 	if err != nil {
-		s.close()
+		s.resources.close()
 		return nil, err
 	}
 	return a, nil
 }
 
 func (s *search) deleted(deletions []history.ObjectChange) (*Answer, error) {
-	if r := s.resourceOf(namespaces); r != nil && s.info.Namespace != "" {
+	if r := s.resources.find(namespaces); r != nil && s.info.Namespace != "" {
 		since, err := s.Rights.Registry.NamespaceSince(s.ctx, s.info.Namespace)
 		if err != nil {
 			return nil, err
@@ -260,7 +196,7 @@ func (s *search) deleted(deletions []history.ObjectChange) (*Answer, error) {
 			continue
 		}
 		asked[key] = true
-		r := s.resourceOf(gr)
+		r := s.resources.find(gr)
 		if r == nil {
 			s.left = append(s.left, Left{
 				Group: d.Group, Resource: d.Resource, Namespace: d.Namespace, Name: d.Name, Reason: "the server does not have its resource any more",
@@ -307,7 +243,7 @@ func (p *Planner) Listed(
 	s := p.begin(ctx, info, o)
 	a, err := s.listed(names, selector)
 	if err != nil {
-		s.close()
+		s.resources.close()
 		return nil, err
 	}
 	return a, nil
@@ -316,14 +252,15 @@ func (p *Planner) Listed(
 func (s *search) listed(names []string, selector labels.Selector) (*Answer, error) {
 	done := map[*resource]bool{}
 	for _, name := range names {
-		r := s.resourceOf(schema.ParseGroupResource(name))
-		if done[r] && r != nil {
+		r := s.resources.find(schema.ParseGroupResource(name))
+		if r == nil {
+			return nil, kerrors.NewBadRequest(fmt.Sprintf(
+				"the server has no resource %q; name them with resources, such as deployments.apps,secrets", name))
+		}
+		if done[r] {
 			continue
 		}
 		done[r] = true
-		if r == nil {
-			return nil, kerrors.NewBadRequest(fmt.Sprintf("the server has no resource %q; name them with resources, such as deployments.apps,secrets", name))
-		}
 		namespace := s.info.Namespace
 		if !r.Namespaced {
 			namespace = ""
@@ -343,7 +280,7 @@ func (s *search) listed(names []string, selector labels.Selector) (*Answer, erro
 
 // requested returns the resource of the request, in its version.
 func (s *search) requested() (*resource, error) {
-	return s.open(discovery.Resource{GroupVersionResource: schema.GroupVersionResource{
+	return s.resources.open(discovery.Resource{GroupVersionResource: schema.GroupVersionResource{
 		Group: s.info.Group, Version: s.info.Version, Resource: s.info.Resource,
 	}})
 }
@@ -370,7 +307,7 @@ func (s *search) stateOf(r *resource, namespace, name string) (int64, error) {
 // finalizers, such as a namespace, changes between the request and its end.
 func (s *search) beforeDeletion(r *resource, namespace, name string, since int64) (int64, error) {
 	if !s.changes { // counted once: the versions of one object are read at a time
-		if err := s.hold(registry.MemoryOfChanges); err != nil {
+		if err := s.budget.hold(registry.MemoryOfChanges); err != nil {
 			return 0, err
 		}
 		s.changes = true
@@ -436,6 +373,9 @@ func (s *search) addAt(r *resource, namespace, name string, at int64) (*candidat
 
 // add adds an object, if the selector, nil being all, selects it.
 func (s *search) add(r *resource, o *cache.Object, at int64, selector labels.Selector) (*candidate, error) {
+	if err := s.budget.examine(); err != nil {
+		return nil, err
+	}
 	was, err := s.decode(r, o, (*registry.Renderer).WrittenJSON)
 	if err != nil {
 		return nil, err
@@ -454,7 +394,7 @@ func (s *search) add(r *resource, o *cache.Object, at int64, selector labels.Sel
 	for _, owner := range was.GetOwnerReferences() {
 		size += candidateBytes + len(owner.Name)
 	}
-	if err := s.hold(size); err != nil {
+	if err := s.budget.hold(size); err != nil {
 		return nil, err
 	}
 	now, err := r.served.Resource.Reader.Latest(s.ctx, was.GetNamespace(), was.GetName())
@@ -472,37 +412,16 @@ func (s *search) add(r *resource, o *cache.Object, at int64, selector labels.Sel
 	return c, nil
 }
 
-// hold counts memory, in parts of heldAtOnce.
-func (s *search) hold(bytes int) error {
-	if s.held += max(bytes, 0); s.held < heldAtOnce || s.o.Hold == nil {
-		return nil
-	}
-	n := s.held
-	s.held = 0
-	return s.o.Hold(n)
-}
-
-// examine counts an object or an owner that is looked at, and fails if there are too many, or if the request has ended.
-func (s *search) examine() error {
-	if s.examined++; s.examined > maxExamined {
-		return kerrors.NewBadRequest(fmt.Sprintf("more than %d objects would have to be looked at; choose some of them", maxExamined))
-	}
-	return s.ctx.Err()
-}
-
 // decode returns an object, by the JSON that as returns. The memory of the largest one is counted.
 func (s *search) decode(
 	r *resource, o *cache.Object, as text,
 ) (*unstructured.Unstructured, error) {
-	if err := s.examine(); err != nil {
-		return nil, err
-	}
 	o, err := r.served.Resource.Reader.Readable(s.ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	if n := registry.DecodedMemory * len(o.Data); n > s.decoding {
-		if err := s.hold(n - s.decoding); err != nil {
+		if err := s.budget.hold(n - s.decoding); err != nil {
 			return nil, err
 		}
 		s.decoding = n
@@ -533,11 +452,11 @@ func (s *search) addContent(c *candidate) error {
 
 // addNamespace adds the objects that were in a Namespace. Resources that the user may not read are in Left.
 func (s *search) addNamespace(name string, at int64) error {
-	for _, found := range s.all() {
+	for _, found := range s.resources.all() {
 		if !found.Namespaced || found.Remote || !hasVerbs(found, "list", "get", "create") {
 			continue
 		}
-		r, err := s.open(found)
+		r, err := s.resources.open(found)
 		if err != nil {
 			continue // it has no stored objects, or its definition has just gone
 		}
@@ -575,7 +494,7 @@ func (s *search) leave(r *resource, namespace, name, reason string, refused bool
 		return
 	}
 	s.said[l] = true
-	_ = s.hold(candidateBytes + len(reason)) // the next object is refused if it is too much
+	_ = s.budget.hold(candidateBytes + len(reason)) // a refusal is the error of what is examined next, and of the answer
 	s.left = append(s.left, l)
 }
 
@@ -623,32 +542,12 @@ func (s *search) addCustom(c *candidate) error {
 	}
 	group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
 	plural, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "plural")
-	r := s.await(schema.GroupResource{Group: group, Resource: plural})
+	r := s.resources.await(schema.GroupResource{Group: group, Resource: plural})
 	if r == nil {
 		s.left = append(s.left, Left{Group: group, Resource: plural, Reason: "it is not served yet: undelete its objects later", Refused: true})
 		return s.ctx.Err()
 	}
 	return s.scanOrLeave(r, "", c.at)
-}
-
-// await returns a resource when it is served: a definition that has just come back takes a moment. It returns nil if that takes too long.
-func (s *search) await(gr schema.GroupResource) *resource {
-	end := time.NewTimer(longestWait)
-	defer end.Stop()
-	for {
-		s.discovered = nil
-		delete(s.kinds, gr) // it may be one that could not be opened
-		if r := s.resourceOf(gr); r != nil {
-			return r
-		}
-		select {
-		case <-s.ctx.Done():
-			return nil
-		case <-end.C:
-			return nil
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
 }
 
 // ownerKey is an owner as an object refers to it. The UID alone would not do: a reference is what the author of the object has written, so
@@ -673,7 +572,7 @@ func (s *search) findOwners() error {
 				continue
 			}
 			asked[key] = true
-			if err := s.examine(); err != nil {
+			if err := s.budget.examine(); err != nil {
 				return err
 			}
 			now, err := s.ownerNow(c.namespace, owner)
@@ -696,7 +595,7 @@ func (s *search) ownerNow(namespace string, owner *metav1.OwnerReference) (*unst
 	}
 	found, ok := s.OfKind(gv.WithKind(owner.Kind))
 	if !ok { // perhaps in another version
-		for _, r := range s.all() {
+		for _, r := range s.resources.all() {
 			if r.Group == gv.Group && r.Kind == owner.Kind {
 				found, ok = r, true
 			}
@@ -713,7 +612,7 @@ type text func(*registry.Renderer, context.Context, *cache.Object, *registry.Ver
 
 // now returns an object that exists, nil if there is none or the user may not get it.
 func (s *search) now(found discovery.Resource, namespace, name string, as text) (*unstructured.Unstructured, error) {
-	r, err := s.open(found)
+	r, err := s.resources.open(found)
 	if err != nil {
 		return nil, nil // it has no stored objects
 	}
@@ -738,6 +637,9 @@ func (s *search) answer(named bool) (*Answer, error) {
 	if err := s.findOwners(); err != nil {
 		return nil, err
 	}
+	if s.budget.err != nil {
+		return nil, s.budget.err
+	}
 	ordered := &order{live: s.live, named: named, builtIn: func(group string) bool { return s.Resources.HasSource(group, directory.BuiltIn) }}
 	s.steps = ordered.run(s.list)
 	return &Answer{s}, nil
@@ -758,7 +660,7 @@ func (p *Planner) Revert(ctx context.Context, info *request.Info, o Options) (*P
 		return nil, kerrors.NewBadRequest("asOf says which state comes back")
 	}
 	s := p.begin(ctx, info, o)
-	defer s.close()
+	defer s.resources.close()
 	r, err := s.requested()
 	if err != nil {
 		return nil, err

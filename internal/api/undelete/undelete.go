@@ -2,8 +2,8 @@
 // left out for which reason. It only reads, with the rights of the user; clients create the objects, and every check of a write judges
 // them. Package rest serves it as the subresources undelete and revert; docs/history.md describes it for users.
 //
-// Files: undelete.go has the answer, planner.go finds the objects, order.go has their order and what is left out, clean.go what is created
-// of an object, write.go writes the answer.
+// Files: undelete.go has the answer, planner.go finds the objects (in resources.go, within budget.go), order.go has their order and what is
+// left out, clean.go what is created of an object, write.go writes the answer.
 package undelete
 
 import (
@@ -50,7 +50,7 @@ type Step struct {
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
 	// UID is the UID that the object had. Owner references and managedFields of later steps have it if the owner is created by this
-	// step: the client replaces it by the UID of the object that it has created, or drops the reference if it has created none.
+	// step. The client replaces it by the UID of the created object. If it could not create the object, it drops the reference.
 	UID  types.UID `json:"uid,omitempty"`
 	Skip string    `json:"skip,omitempty"`
 	// Refused means that only an error keeps the object from coming back: Skip says which.

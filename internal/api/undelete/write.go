@@ -32,7 +32,7 @@ func listMeta(revision int64) metav1.ListMeta {
 type Answer struct{ s *search }
 
 // Close gives back what the answer keeps open.
-func (a *Answer) Close() { a.s.close() }
+func (a *Answer) Close() { a.s.resources.close() }
 
 // Write writes the answer as JSON, one step after the other. For an object that cannot be read the step has Skip set.
 func (a *Answer) Write(w io.Writer) error {
@@ -98,7 +98,7 @@ func (s *search) prepare(steps []step) {
 		}
 	}
 	if n := registry.DecodedMemory * bytes; n > s.decoding {
-		if s.hold(n-s.decoding) != nil {
+		if s.budget.hold(n-s.decoding) != nil {
 			s.batch = nil
 			return
 		}
@@ -168,7 +168,8 @@ func (s *search) describe(st *step) Step {
 		notes = append(notes, "without its owner "+gone+", which is gone")
 	}
 	for _, owner := range o.GetOwnerReferences() {
-		if s.creates(owner.UID) == nil && !slices.ContainsFunc(st.owners, func(then metav1.OwnerReference) bool { return then.UID == owner.UID }) {
+		same := func(then metav1.OwnerReference) bool { return then.UID == owner.UID }
+		if s.creates(owner.UID) == nil && !slices.ContainsFunc(st.owners, same) {
 			notes = append(notes, fmt.Sprintf("with the owner %s %s of now, which says that it is the one that was there", owner.Kind, owner.Name))
 		}
 	}
@@ -179,8 +180,9 @@ func (s *search) describe(st *step) Step {
 
 // refuse returns a step that cannot be taken. What it owns comes back without it.
 func (s *search) refuse(out Step, err error) Step {
-	s.creates(out.UID)
-	delete(s.created, out.UID)
+	if s.creates(out.UID) != nil {
+		delete(s.created, out.UID)
+	}
 	out.Skip, out.Refused, out.ContentAsOf = "it cannot be read: "+err.Error(), true, ""
 	return out
 }
@@ -214,7 +216,7 @@ func (s *search) volume(name string) (*claimRef, error) {
 	if c := s.claims[name]; c != nil && s.creates(c.uid) != nil {
 		return c.claim, nil
 	}
-	r := s.resourceOf(volumes)
+	r := s.resources.find(volumes)
 	if r == nil {
 		return nil, nil
 	}

@@ -128,8 +128,8 @@ class Work {
     const outcome = (result: Outcome['result'], text: string, created?: KubeObject): Outcome =>
       ({ resource, group, namespace, name, result, text, ...(created ? { created } : {}) });
     this.uids.set(uid, ''); // unless it is created
-    if (s.refused) this.failed.set(uid, name);
-    if (s.skip || !object) return outcome(s.refused ? 'refused' : 'skipped', s.skip ?? '');
+    if (s.refused) return this.refuse(s, outcome('refused', s.skip ?? ''));
+    if (s.skip || !object) return outcome('skipped', s.skip ?? '');
     const refused = [...(object.metadata.ownerReferences ?? []).map((ref) => ref.uid), namespace].find((id) => id && this.failed.has(id));
     if (refused) {
       this.failed.set(uid, name);
@@ -153,10 +153,15 @@ class Work {
       return outcome('created', [...(s.notes ?? []), ...notes].filter(Boolean).join('; '), created);
     } catch (e) {
       if (is(e, 'AlreadyExists', 409)) return outcome('skipped', 'an object of this name exists');
-      this.failed.set(uid, name);
-      if (isNamespace) this.failed.set(name, name);
-      return outcome('refused', messageOf(e));
+      return this.refuse(s, outcome('refused', messageOf(e)));
     }
+  }
+
+  /** refuse notes an object that cannot be created: what it owns, or what is in it, is not created either. */
+  private refuse(s: Step, outcome: Outcome): Outcome {
+    this.failed.set(s.uid ?? '', s.name);
+    if ((s.group ?? '') === '' && s.kind === 'Namespace') this.failed.set(s.name, s.name);
+    return outcome;
   }
 }
 
