@@ -14,7 +14,8 @@ import (
 func (s *settings) checkFiles() error {
 	var errs []error
 	for _, ca := range []struct{ field, path string }{
-		{"Authentication.ClientCAFile", s.Authentication.ClientCAFile}, {"Authentication.RequestHeader.ClientCAFile", s.Authentication.RequestHeader.ClientCAFile},
+		{"Authentication.ClientCAFile", s.Authentication.ClientCAFile},
+		{"Authentication.RequestHeader.ClientCAFile", s.Authentication.RequestHeader.ClientCAFile},
 		{"Storage.Etcd.CAFile", s.Storage.Etcd.CAFile}, {"Network.Connections.KubeletCAFile", s.Network.Connections.KubeletCAFile},
 		{"Authentication.OIDC.CAFile", s.Authentication.OIDC.CAFile}, {"Network.Peers.CAFile", s.Network.Peers.CAFile},
 	} {

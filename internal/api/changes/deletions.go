@@ -33,7 +33,8 @@ func (h *Handler) Deletions(r *http.Request, info *request.Info) (list []history
 	f.newest, f.budget = false, searched
 	for more := true; more; {
 		if f.budget.used() || len(list) >= maxDeletions {
-			return nil, kerrors.NewBadRequest(fmt.Sprintf("there are too many changes to look at: choose a later since; %d deletions were found", len(list)))
+			return nil, kerrors.NewBadRequest(fmt.Sprintf(
+				"there are too many changes to look at: choose a later since; %d deletions were found", len(list)))
 		}
 		var part []history.ObjectChange
 		if part, more, err = f.next(r.Context(), maxLimit); err != nil {

@@ -27,7 +27,7 @@ type ObjectBlame struct {
 // BlamedField is a field that has no fields below it.
 type BlamedField struct {
 	Path string `json:"path"`
-	// ResourceVersion is that of the change which gave the field its value, "" if that is older than what was examined.
+	// ResourceVersion names the change that gave the field its value. It is "" if that change is older than what was examined.
 	ResourceVersion string `json:"resourceVersion,omitempty"`
 	// Value is the value, if the request asks for values.
 	Value any `json:"value,omitempty"`

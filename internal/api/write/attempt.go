@@ -300,7 +300,9 @@ func (p *Pipeline) mayCreate(ctx context.Context, gvr schema.GroupVersionResourc
 
 // commit stores the object, or removes it.
 func (a *attempt) commit(ctx context.Context) (err error) {
-	how := registry.Commit{DryRun: a.Options.DryRun, SideWrites: a.charges.with(a.sideWrites, a.Target.Resource.Store()), Manager: a.Options.FieldManager}
+	how := registry.Commit{
+		DryRun: a.Options.DryRun, SideWrites: a.charges.with(a.sideWrites, a.Target.Resource.Store()), Manager: a.Options.FieldManager,
+	}
 	switch {
 	case a.verb == Delete:
 		a.result.Result, err = a.commitDeletion(ctx)

@@ -189,7 +189,9 @@ func rowsOf(name string) rows {
 
 // names returns the names of all gates, sorted.
 func names() []string {
-	return slices.Sorted(slices.Values(slices.AppendSeq(slices.Collect(maps.Keys(effective)), maps.Keys(ineffective))))
+	all := slices.AppendSeq(slices.Collect(maps.Keys(effective)), maps.Keys(ineffective))
+	slices.Sort(all)
+	return all
 }
 
 // Gates are the gates of one server: those of a release, with those that were set on the command line. The zero value has all

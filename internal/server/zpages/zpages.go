@@ -67,7 +67,7 @@ const (
 // versions are the versions of the objects; the first is deprecated.
 var versions = []string{"v1alpha1", "v1beta1"}
 
-// Serves reports whether a path is that of a page that is served.
+// Serves reports whether the handler serves the page at a path.
 func (h *Handler) Serves(path string) bool { return slices.Contains(h.paths, path) }
 
 // page is a page in both formats.

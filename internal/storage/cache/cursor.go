@@ -56,7 +56,8 @@ type Cursor struct {
 
 // Watch returns a cursor over the events after revision from whose object matches the interest before or after the
 // change. If the log no longer has that revision, the cursor catches up from the store (see CatchUp). If the
-// store has compacted the revision, or too many cursors catch up, Watch or a later Next returns a *storage.CompactedError. A resource that was removed a short time ago still has its log. The caller must close the cursor.
+// store has compacted the revision, or too many cursors catch up, Watch or a later Next returns a *storage.CompactedError. A
+// resource that was removed a short time ago still has its log. The caller must close the cursor.
 func (r *Resource) Watch(ctx context.Context, from int64, in Interest) (*Cursor, error) {
 	c := &Cursor{resource: r, interest: in, field: -1, from: from, revision: from}
 	if in.Index != "" {
