@@ -89,8 +89,8 @@ func (st *state) apply(d *decoder, edit *index.Edit[*Object], c *storage.Event) 
 	return e
 }
 
-// withReadable returns st with readable objects in the place of the unread ones that they are of. The objects do not change
-// by that: the revision remains the same, and there is no event.
+// withReadable returns st with the unread objects replaced by their readable forms, which resolved maps them to. The stored
+// objects do not change by that: the revision remains the same, and there is no event.
 func (st *state) withReadable(resolved map[*Object]*Object) *state {
 	next := new(state)
 	*next = *st
