@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/background"
+	"github.com/keelson-dev/keelson/internal/server/certs"
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
 )
 
@@ -23,9 +23,9 @@ func TestPartsThatAreLoadedLateAreFollowed(t *testing.T) {
 	t.Cleanup(func() { work.Stop(context.Background()) })
 	files.Start(work)
 	applied, path := make(chan string, 10), filepath.Join(t.TempDir(), "f")
-	write := func(content string) {
+	write := func(content string) { // as a whole: the files are followed meanwhile
 		t.Helper()
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		if err := certs.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
