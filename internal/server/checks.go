@@ -6,6 +6,7 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/server/authentication"
+	"github.com/keelson-dev/keelson/internal/server/fairness"
 	"github.com/keelson-dev/keelson/internal/server/health"
 )
 
@@ -19,10 +20,7 @@ const (
 	peersRunner        = "peers"
 	servicesRunner     = "addresses and ports of services"
 	proxyClientRunner  = "changes of --proxy-client-cert-file"
-	admissionRunners   = "admission"               // what the names of several begin with
-	fairnessRunners    = "priority and fairness: " // what the names of several begin with
-	fairnessConfig     = fairnessRunners + "configuration"
-	fairnessSeats      = fairnessRunners + "seats"
+	admissionRunners   = "admission" // what the names of several begin with
 )
 
 // checks returns the checks of /livez and /readyz in the order of their output. Where kube-apiserver reports whether a
@@ -49,10 +47,10 @@ func (s *starting) checks() []health.Check {
 	// Caches take the role of informers. They are open before anything is served.
 	hook("generic-apiserver-start-informers", always)
 	if s.fairness != nil {
-		hook("priority-and-fairness-config-consumer", s.running(fairnessConfig, always))
-		hook("priority-and-fairness-filter", s.running(fairnessSeats, always))
+		hook("priority-and-fairness-config-consumer", s.running(fairness.Config, always))
+		hook("priority-and-fairness-filter", s.running(fairness.Seats, always))
 		// The runner of the configuration counts the objects too, from time to time.
-		hook("storage-object-count-tracker-hook", s.running(fairnessConfig, always))
+		hook("storage-object-count-tracker-hook", s.running(fairness.Config, always))
 	}
 	extensions, services := s.running(extensionsRunner, always), s.running(apiServicesRunner, always)
 	hook("start-apiextensions-informers", definitions)

@@ -19,6 +19,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/proxy"
 	"github.com/keelson-dev/keelson/internal/server/egress"
 	"github.com/keelson-dev/keelson/internal/server/listener"
+	"github.com/keelson-dev/keelson/internal/server/replicas"
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
@@ -80,6 +81,14 @@ func (s *starting) newPeerRecord() (*peers.Record, error) {
 	return &peers.Record{
 		Store: s.stores.Main, Server: bootstrap.ServerName(name), Host: host, Port: port, Log: s.log,
 	}, nil
+}
+
+// compareReplicas makes the record by which peers find this server, and compares it with those that are there.
+func (s *starting) compareReplicas(ctx context.Context) (err error) {
+	if s.peerRecord, err = s.newPeerRecord(); err != nil || s.peerRecord == nil {
+		return err
+	}
+	return replicas.Compare(ctx, s.authentication, s.peerRecord, s.log)
 }
 
 // hostname returns the host name of this machine.

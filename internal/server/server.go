@@ -19,6 +19,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/gateway/filter/inflight"
 	"github.com/keelson-dev/keelson/internal/gateway/filter/requestmetrics"
 	"github.com/keelson-dev/keelson/internal/gateway/filter/traffic"
+	"github.com/keelson-dev/keelson/internal/gateway/flowcontrol"
 	"github.com/keelson-dev/keelson/internal/gateway/peers"
 	auditevents "github.com/keelson-dev/keelson/internal/machinery/audit"
 	"github.com/keelson-dev/keelson/internal/machinery/features"
@@ -73,7 +74,7 @@ type Server struct {
 	authorization  *authorization.Authorization
 	api            *api
 	controlPlane   *controlPlane
-	fairness       *fairness // nil if API priority and fairness is switched off
+	fairness       *flowcontrol.Controller // nil if API priority and fairness is switched off
 	http           *frontend
 }
 
@@ -636,7 +637,7 @@ func (s *starting) buildHTTP() error {
 				Statusz: s.gates.Enabled(features.ComponentStatusz), Flagz: s.gates.Enabled(features.ComponentFlagz),
 			}),
 			issuer:   s.authentication.IssuerDiscovery(),
-			fairness: s.fairness.pages(),
+			fairness: s.fairness,
 			debug:    debugRoutes{profiling: !s.config.Diagnostics.NoProfiling, setVerbosity: s.config.Diagnostics.SetVerbosity, logs: logs},
 		},
 		chain: options,

@@ -1,11 +1,12 @@
-package server
+// Package fairness runs API priority and fairness: it gives the controller of internal/gateway/flowcontrol the configuration that is in
+// the API, and the sizes of the resources by which it estimates what a list costs.
+package fairness
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
 	"maps"
-	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -13,25 +14,36 @@ import (
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/keelson-dev/keelson/internal/api/crd"
-	"github.com/keelson-dev/keelson/internal/controller/bootstrap"
-	fairnessfilter "github.com/keelson-dev/keelson/internal/gateway/filter/fairness"
-	"github.com/keelson-dev/keelson/internal/gateway/filter/inflight"
 	"github.com/keelson-dev/keelson/internal/gateway/flowcontrol"
-	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/object/registry/informer"
 	"github.com/keelson-dev/keelson/internal/server/background"
 )
 
-// fairness is API priority and fairness: the controller, and what keeps its configuration up to date.
+// Options are what Start needs. All fields must be set.
+type Options struct {
+	ReadOnly, Mutating int // the requests in flight that the seats of all levels are made of
+	Registry           *registry.Registry
+	// Custom calls add for each custom resource that is in use, with the number and the bytes of its objects.
+	Custom func(add func(group, resource string, n int, bytes int64))
+	// UpdateDangling writes the conditions of flow schemas whose priority level is missing or is there again.
+	UpdateDangling func(context.Context) error
+	BySize         bool // the seats of lists are estimated by bytes too
+	Work           *background.Group
+	Log            *slog.Logger
+}
+
+// Names of the goroutines in Options.Work.
+const (
+	Runners = "priority and fairness: " // what the names of all begin with
+	Config  = Runners + "configuration"
+	Seats   = Runners + "seats"
+)
+
+// fairness keeps what the controller knows up to date.
 type fairness struct {
+	Options
 	controller *flowcontrol.Controller
-	registry   *registry.Registry
-	custom     *crd.Server
-	keeper     *bootstrap.Keeper // writes the conditions of flow schemas
-	log        *slog.Logger
-	bySize     bool          // the seats of lists are estimated by bytes
 	changed    chan struct{} // has an element if the configuration has changed
 
 	mu      sync.Mutex // guards what follows
@@ -49,35 +61,24 @@ const (
 	sizePeriod = 10 * time.Second
 )
 
-// startFairness creates the controller with the current configuration, which the server follows from then on. It does
-// nothing if API priority and fairness is switched off.
-func (s *starting) startFairness(ctx context.Context) error {
-	c := s.config
-	if c.Requests.NoPriorityAndFairness {
-		return nil
-	}
+// Start returns a controller with the current configuration, which it follows until Options.Work is stopped.
+func Start(ctx context.Context, o Options) (*flowcontrol.Controller, error) {
 	f := &fairness{
-		registry: s.registry, custom: s.api.custom.Server, keeper: s.controlPlane.keeper, log: s.log,
-		bySize: s.gates.Enabled(features.SizeBasedListCostEstimate), changed: make(chan struct{}, 1),
+		Options: o, changed: make(chan struct{}, 1),
 		schemas: map[string]*flowcontrolv1.FlowSchema{}, levels: map[string]*flowcontrolv1.PriorityLevelConfiguration{},
 	}
-	f.controller = flowcontrol.New(flowcontrol.Options{
-		ReadOnly: c.Requests.MaxInFlight, Mutating: c.Requests.MaxMutatingInFlight, Sizes: f.size,
-	})
-	run := func(name string, work func(context.Context)) { s.work.Go(name, background.Forever(work)) }
+	f.controller = flowcontrol.New(flowcontrol.Options{ReadOnly: o.ReadOnly, Mutating: o.Mutating, Sizes: f.size})
+	run := func(name string, work func(context.Context)) { o.Work.Go(name, background.Forever(work)) }
 	schemas := follow[*flowcontrolv1.FlowSchema](f, "flowschemas", f.schemas)
 	levels := follow[*flowcontrolv1.PriorityLevelConfiguration](f, "prioritylevelconfigurations", f.levels)
-	schemas.Log, levels.Log = s.log, s.log
-	if _, err := informer.Start(ctx, run, fairnessRunners, schemas, levels); err != nil {
-		return fmt.Errorf("following the configuration of priority and fairness: %w", err)
+	if _, err := informer.Start(ctx, run, Runners, schemas, levels); err != nil {
+		return nil, fmt.Errorf("following the configuration of priority and fairness: %w", err)
 	}
 	f.configure()
 	f.count()
-	run(fairnessConfig, f.run)
-	run(fairnessSeats, f.controller.Run)
-	s.metrics.Register(f.controller.Collector(), f.controller.QueueCollector())
-	s.fairness = f
-	return nil
+	run(Config, f.run)
+	run(Seats, f.controller.Run)
+	return f.controller, nil
 }
 
 // follow returns the options of an informer that keeps a map of the objects of a resource up to date.
@@ -98,7 +99,7 @@ func follow[T registry.Object](f *fairness, resource string, objects map[string]
 		}
 	}
 	return informer.Options{
-		Resource: f.registry.Resource(flowcontrolv1.Resource(resource)), Apply: apply,
+		Resource: f.Registry.Resource(flowcontrolv1.Resource(resource)), Apply: apply, Log: f.Log,
 		Reset: func(all []informer.Change) {
 			f.mu.Lock()
 			clear(objects)
@@ -131,8 +132,8 @@ func (f *fairness) run(ctx context.Context) {
 				return
 			}
 			f.configure()
-			if err := f.keeper.UpdateDangling(ctx); err != nil && ctx.Err() == nil {
-				f.log.Warn("cannot update the conditions of flow schemas; will try again", "error", err)
+			if err := f.UpdateDangling(ctx); err != nil && ctx.Err() == nil {
+				f.Log.Warn("cannot update the conditions of flow schemas; will try again", "error", err)
 			}
 		}
 	}
@@ -141,13 +142,13 @@ func (f *fairness) run(ctx context.Context) {
 // count counts the objects of the resources that are in use.
 func (f *fairness) count() {
 	sizes := map[schema.GroupResource]flowcontrol.Size{}
-	for _, r := range f.registry.Resources() {
+	for _, r := range f.Registry.Resources() {
 		if n, bytes, ok := r.Reader.Size(); ok {
 			key := schema.GroupResource{Group: r.Kind.Group, Resource: r.Kind.Resource}
 			sizes[key] = flowcontrol.Size{Objects: int64(n), Bytes: bytes}
 		}
 	}
-	f.custom.Objects(func(group, resource string, n int, bytes int64) {
+	f.Custom(func(group, resource string, n int, bytes int64) {
 		sizes[schema.GroupResource{Group: group, Resource: resource}] = flowcontrol.Size{Objects: int64(n), Bytes: bytes}
 	})
 	f.sizesMu.Lock()
@@ -160,25 +161,8 @@ func (f *fairness) size(group, resource string) (flowcontrol.Size, bool) {
 	f.sizesMu.RLock()
 	defer f.sizesMu.RUnlock()
 	s, ok := f.sizes[schema.GroupResource{Group: group, Resource: resource}]
-	if !f.bySize {
+	if !f.BySize {
 		s.Bytes = 0
 	}
 	return s, ok
-}
-
-// limitRequests returns the filter that limits the requests in flight, and how many there are.
-func (s *starting) limitRequests() (filter func(http.Handler) http.Handler, current func() (int64, int64)) {
-	if f := s.fairness; f != nil {
-		return fairnessfilter.New(f.controller, s.config.Requests.Timeout), f.controller.Current
-	}
-	limiter := inflight.New(int64(s.config.Requests.MaxInFlight), int64(s.config.Requests.MaxMutatingInFlight))
-	return limiter.Filter, limiter.Current
-}
-
-// pages returns the controller, which serves pages about its state; nil if API priority and fairness is switched off.
-func (f *fairness) pages() *flowcontrol.Controller {
-	if f == nil {
-		return nil
-	}
-	return f.controller
 }

@@ -1,4 +1,5 @@
-package server
+// Package replicas finds servers on one store that do not accept each other's credentials.
+package replicas
 
 import (
 	"context"
@@ -6,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/pem"
 	"fmt"
+	"log/slog"
 	"strings"
 
 	"github.com/keelson-dev/keelson/config"
@@ -14,6 +16,34 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/datadir"
 	"github.com/keelson-dev/keelson/internal/server/identity"
 )
+
+// Compare compares the credentials that this server accepts with those that the other servers on the store accept. If
+// clients of one would be refused by another, because each has made an authority or a key in its own data directory, it returns
+// an error: behind a load balancer every other request would fail. If flags or the lack of a data directory are the reason, it
+// only logs a warning, because the files may be about to be replaced on all servers. Servers that start at the same time do not
+// see each other here, and log it later: Compare sets what record needs for that.
+func Compare(ctx context.Context, a *authentication.Authentication, record *peers.Record, log *slog.Logger) error {
+	record.Accepts = func() peers.Accepts { return accepts(a) }
+	found, err := separate(ctx, a, record)
+	if err != nil {
+		return err
+	}
+	if found != nil && found.made(a.Config) {
+		return found.describe()
+	}
+	logged := ""
+	record.Written = func(ctx context.Context) {
+		text := ""
+		if found, err := separate(ctx, a, record); err == nil && found != nil {
+			text = config.CommandLine(found.describe())
+		}
+		if text != "" && text != logged {
+			log.Error(text)
+		}
+		logged = text
+	}
+	return nil
+}
 
 // accepts returns what this server accepts credentials by. It makes the server's own key of tokens, if that signs.
 func accepts(a *authentication.Authentication) peers.Accepts {
@@ -43,55 +73,16 @@ func fingerprints(text []byte) (out []string) {
 	return out
 }
 
-// compareReplicas compares the credentials that this server accepts with those that the other servers on the store accept. If
-// clients of one would be refused by another, because each has made an authority or a key in its own data directory, it returns
-// an error: behind a load balancer every other request would fail. If flags or the lack of a data directory are the reason, it
-// only logs a warning, because the files may be about to be replaced on all servers. Servers that start at the same time do not
-// see each other here, and log it later.
-func (s *starting) compareReplicas(ctx context.Context) (err error) {
-	if s.peerRecord, err = s.newPeerRecord(); err != nil || s.peerRecord == nil {
-		return err
-	}
-	record, a := s.peerRecord, s.authentication
-	record.Accepts = func() peers.Accepts { return accepts(a) }
-	found, err := separateReplicas(ctx, a, record)
-	if err != nil {
-		return err
-	}
-	if found != nil && s.config.ownsSeparate(found) {
-		return found.describe()
-	}
-	logged := ""
-	record.Written = func(ctx context.Context) {
-		text := ""
-		if found, err := separateReplicas(ctx, a, record); err == nil && found != nil {
-			text = config.CommandLine(found.describe())
-		}
-		if text != "" && text != logged {
-			s.log.Error(text)
-		}
-		logged = text
-	}
-	return nil
-}
-
-// ownsSeparate reports whether this server has made what is separate in its data directory.
-func (s *settings) ownsSeparate(found *separateReplica) bool {
-	tokens := &s.Authentication.ServiceAccounts
-	return s.Storage.DataDir != "" && (found.authorities && identity.OwnClientAuthority(&s.Config) ||
-		found.keys && tokens.SigningEndpoint == "" && tokens.SigningKeyFile == "")
-}
-
-// separateReplica is another server on the store with which this one has no authorities of client certificates, or no keys of
+// replica is another server on the store with which this one has no authorities of client certificates, or no keys of
 // tokens, in common.
-type separateReplica struct {
+type replica struct {
 	peers.Other
 	authorities, keys bool
 	pki               string // of this server; "" without a data directory
 }
 
-// separateReplicas returns the first such server, nil if there is none.
-func separateReplicas(ctx context.Context, a *authentication.Authentication, record *peers.Record) (*separateReplica, error) {
+// separate returns the first such server, nil if there is none.
+func separate(ctx context.Context, a *authentication.Authentication, record *peers.Record) (*replica, error) {
 	others, err := record.Others(ctx)
 	if err != nil || len(others) == 0 {
 		return nil, err
@@ -99,7 +90,7 @@ func separateReplicas(ctx context.Context, a *authentication.Authentication, rec
 	own := accepts(a)
 	for _, other := range others {
 		if authorities, keys := own.Separate(other.Accepts); authorities || keys {
-			found := &separateReplica{Other: other, authorities: authorities, keys: keys}
+			found := &replica{Other: other, authorities: authorities, keys: keys}
 			if a.Config.Storage.DataDir != "" {
 				found.pki = datadir.Certificates(a.Config.Storage.DataDir)
 			}
@@ -109,8 +100,15 @@ func separateReplicas(ctx context.Context, a *authentication.Authentication, rec
 	return nil, nil
 }
 
+// made reports whether this server has made what is separate in its data directory.
+func (r *replica) made(c *config.Config) bool {
+	tokens := &c.Authentication.ServiceAccounts
+	return c.Storage.DataDir != "" && (r.authorities && identity.OwnClientAuthority(c) ||
+		r.keys && tokens.SigningEndpoint == "" && tokens.SigningKeyFile == "")
+}
+
 // describe says what is separate, and what to do.
-func (r *separateReplica) describe() *config.Error {
+func (r *replica) describe() *config.Error {
 	var what, files, fields []string
 	if r.authorities {
 		what = append(what, "client certificates of another authority")
