@@ -13,6 +13,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"sync"
 	"testing"
 	"unicode"
 )
@@ -145,10 +146,18 @@ type file struct {
 	imports []string
 }
 
+// files returns all Go files of the module. They are parsed once, and must not be changed.
 func files(t *testing.T) []file {
 	t.Helper()
-	var out []file
-	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+	out, err := parsed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+var parsed = sync.OnceValues(func() (out []file, err error) {
+	err = filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -183,11 +192,8 @@ func files(t *testing.T) []file {
 		out = append(out, f)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
+	return out, err
+})
 
 // tree returns the tree of a package: the longest folder of the layers that has it, and its layer, or -1.
 func tree(dir string) (name string, layer int) {
