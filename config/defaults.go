@@ -148,7 +148,8 @@ func list(field *[]string, standard ...string) {
 	}
 }
 
-// positive sets the default of a field for which None has no meaning: it stays, and is refused as a negative number.
+// positive sets the default of a field that is 0. None (a negative number) has no meaning for such a field: positive
+// leaves it as it is, and validation refuses it.
 func positive[T ~int | ~int64 | ~float32](field *T, standard T) {
 	if *field == 0 {
 		*field = standard

@@ -107,7 +107,8 @@ func (b *Blame) begin(object map[string]any) error {
 	return nil
 }
 
-// compare gives the fields that an older version does not have, or has with another value, to the change after it.
+// compare compares the first version with an older one. If the older version does not have a field, or has another
+// value, then the change that was added last gave the field its value.
 func (b *Blame) compare(older map[string]any) {
 	next := 0
 	eachLeaf(b.object, older, func(_ []byte, v, was any, there bool) bool {

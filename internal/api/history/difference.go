@@ -23,8 +23,8 @@ func Changed(before, after []byte) (paths []string, more int, err error) {
 // maxDepth is how deep objects are compared by their bytes: at each level all bytes below it are read again.
 const maxDepth = 16
 
-// differing decodes two values in JSON, without the members of objects that are the same in both, and of the metadata without
-// managedFields: Paths leaves them out, and they differ in most versions.
+// differing decodes two JSON values, but leaves out the members of objects that have the same bytes in both. It also
+// leaves out metadata.managedFields: Paths ignores them, and they differ in most versions.
 func differing(before, after []byte, depth int, metadata bool) (b, a any, err error) {
 	if !isObject(before) || !isObject(after) || depth == maxDepth {
 		if err = json.Unmarshal(before, &b); err == nil {
@@ -46,7 +46,7 @@ func differing(before, after []byte, depth int, metadata bool) (b, a any, err er
 		}
 		key, err := unquote(name)
 		if err == nil && !there {
-			now[key] = nil // whatever it is: there is no such field before
+			now[key] = nil // the value does not matter: the field is new
 		}
 		if err == nil && there {
 			old[key], now[key], err = differing(v, value, depth+1, depth == 0 && key == "metadata")

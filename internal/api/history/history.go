@@ -96,7 +96,7 @@ type ChangeMetadata struct {
 // MaxChanged is the most paths in a Change.
 const MaxChanged = 200
 
-// TimeOf returns t for a Change.
+// TimeOf returns t as Change.Time has it: in UTC, and nil if t is zero.
 func TimeOf(t time.Time) *metav1.MicroTime {
 	if t.IsZero() {
 		return nil

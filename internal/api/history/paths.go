@@ -8,14 +8,15 @@ import (
 	"strings"
 )
 
-// ignored are the fields that every change changes.
+// ignored are the fields that Paths leaves out. The server sets them, and nearly every change changes one of them.
 var ignored = []string{".metadata.resourceVersion", ".metadata.generation", ".metadata.managedFields"}
 
 const (
 	// maxName is the longest name of a field in a path, in bytes; of longer ones a path has the beginning. Objects without a schema may
 	// have any names.
 	maxName = 253
-	// maxPath is the length of a path below which fields are not told apart.
+	// maxPath is a length in bytes. Paths does not look below a field whose path is this long or longer: all differences
+	// below it are one path.
 	maxPath = 1 << 10
 	// maxBytes is the most bytes of paths in a Change: below a long path they may be much longer than the object.
 	maxBytes = 16 << 10
@@ -31,8 +32,9 @@ func Paths(before, after map[string]any) (paths []string, more int) {
 	return d.paths, d.more
 }
 
-// difference collects paths, at most MaxChanged of at most maxBytes, and counts the others. Its functions get a path in a buffer that is
-// written on below it: a path that is not collected takes no memory.
+// difference collects at most MaxChanged paths, of together at most maxBytes, and counts the others. Its functions
+// share one buffer, in which each writes its part after the path above it. So a path that is not collected takes no
+// memory of its own.
 type difference struct {
 	paths []string
 	bytes int
@@ -144,7 +146,8 @@ func (d *difference) items(path []byte, before, after any) {
 	d.values(path, before, after)
 }
 
-// byName returns the items of a list by their field name. ok is false if they have none, or the same ones.
+// byName returns the items of a list by the value of their field name. ok is false if an item has no name, or if two
+// items have the same name.
 func byName(list []any) (items map[string]any, ok bool) {
 	items = map[string]any{}
 	for _, item := range list {
@@ -158,10 +161,10 @@ func byName(list []any) (items map[string]any, ok bool) {
 	return items, true
 }
 
-// eachLeaf calls leaf for the leaves of an object, decoded from JSON, in the order of their names, until it returns false. A leaf is a
-// field that has no fields below it, or an empty map or list. Its path is as in Paths, and is overwritten after the call: all the paths of
-// a small object may take hundreds of times its size. was is what another object has in the same place, if there is anything. The fields
-// that every change changes are left out.
+// eachLeaf calls leaf for each leaf of an object, in the order of names, until leaf returns false. A leaf is a field
+// without fields below it, or an empty map or list. path is as in Paths. It is valid only during the call, because
+// all paths of a small object together may take hundreds of times its size. was is the value at the same place in
+// other; there is false if other does not have that place. The ignored fields are left out.
 func eachLeaf(object, other map[string]any, leaf func(path []byte, v, was any, there bool) bool) {
 	w := walk{path: make([]byte, 0, 2*maxPath), leaf: leaf}
 	w.value(object, other, true)
@@ -215,7 +218,8 @@ func (w *walk) fields(v, was map[string]any, segment func(name string) string) b
 	return true
 }
 
-// list goes through a list. An item by its name is not in the place of one by its index.
+// list goes through a list. If all items have different names, it finds the old item by its name, otherwise by its
+// index. If only one of the two lists has such names, no old item is found.
 func (w *walk) list(v, was []any) bool {
 	items, named := byName(v)
 	before, alsoNamed := byName(was)

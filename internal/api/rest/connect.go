@@ -88,7 +88,8 @@ func (cn connector) serve(w http.ResponseWriter, r *http.Request, info *request.
 	return nil
 }
 
-// connectQuery returns the query from which the options are decoded. The path below the subresource is among it.
+// connectQuery returns the query from which the options are decoded. If the subresource takes a path, it sets the
+// parameter path to the path below the subresource.
 func connectQuery(r *http.Request, info *request.Info, c *registry.Connect) url.Values {
 	query := r.URL.Query()
 	if !c.TakesPath {

@@ -44,7 +44,8 @@ func (c *CustomResource) Serve(w http.ResponseWriter, r *http.Request) error {
 	return c.h.serve(w, r, c.s, verb)
 }
 
-// verb returns the function for the verb of a request, whatever the rest of the path is.
+// verb returns the function for the verb of a request on the resource or on one of its subresources. It does not
+// check the rest of the path; only guarded checks that there is a name if the verb needs one.
 func (c *CustomResource) verb(info *request.Info) (verbFunc, error) {
 	if info.Subresource == "" {
 		if verb := verbs[info.Verb]; verb != nil {

@@ -42,7 +42,8 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 	if err != nil {
 		return err
 	}
-	// The memory is counted before it is taken: the versions, then the trees of two of them, and the text of those that are answered.
+	// Memory is counted before it is used: here for reading the versions, and below for two decoded versions at a time
+	// and, if the request asks for objects, for their text in the answer.
 	if err := hold(r, registry.MemoryOfChanges); err != nil {
 		return err
 	}

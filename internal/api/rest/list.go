@@ -136,8 +136,8 @@ type collector struct {
 	yield   func(*cache.Object) error
 	objects []*cache.Object
 	bytes   int
-	// tooLarge is set when the objects take more. Then no further ones are retained. Without a limit, the collector wants no more
-	// objects then.
+	// tooLarge is set when the objects take more than selection.retain. From then on objects are counted and not
+	// retained. Without a limit, the collector then stops: the rest of the page is streamed.
 	tooLarge bool
 	chosen   int
 	last     string // key of the last chosen object

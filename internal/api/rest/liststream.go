@@ -15,14 +15,17 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// A page whose objects are not in memory and take more than a limit is streamed: the objects after the first ones are read from the store,
-// encoded and sent piece by piece, and none of them is kept. The limit is streamedFrom, or maxPageBytes as below. All of them are read at
-// the revision of the page, so that the list is one state. If the store has compacted that revision before the last object was read, the
-// connection is closed, because the status was sent already.
+// A page is streamed if its objects are not in memory and take more than a limit: streamedFrom, or maxPageBytes in
+// the cases below. The first objects, up to the limit, are in memory. The others are read from the store, encoded and
+// sent piece by piece, and none of them is kept. All objects are read at the revision of the page, so that the list
+// is one state. If the store compacts that revision before the last object was read, the connection is closed,
+// because the status was already sent.
 //
-// Protobuf needs the length of the list before its first item. Therefore these objects are read twice then: once for their lengths. So
-// they are if the request has a limit: the token to continue with comes before the items. Such pages, those that would lose something else
-// (their indentation, or CBOR), and custom resources, are streamed from maxPageBytes on.
+// The objects of some pages are read from the store twice. Protobuf needs the length of the list before its first
+// item, so the first reading adds up the lengths. A request with a limit needs the continue token before the items,
+// so the first reading finds the last key. The limit of these pages is maxPageBytes. It is also the limit of pages
+// that would lose something (YAML and JSON would lose their indentation, CBOR is not streamed at all), and of custom
+// resources.
 
 const (
 	// streamedFrom bounds the objects that are read before the first one is encoded, in bytes.
@@ -38,8 +41,9 @@ const (
 	maxBatches = 8
 )
 
-// isReadOnce reports whether a streamed page is read from the store once, and is otherwise as one that is not streamed. Objects that a
-// webhook may have to convert are better converted together.
+// isReadOnce reports whether streaming a page has no disadvantage: the objects are read from the store only once, and
+// the response is the same as without streaming. It is false for objects that a conversion webhook may have to
+// convert, because the webhook should get many of them in one call.
 func (s *served) isReadOnce(accepted negotiate.Accepted, o *listOptions) bool {
 	return accepted.Media == scheme.JSON && !accepted.Pretty && o.Limit == 0 && !s.Resource.Renderer.IsPrepared()
 }
@@ -170,8 +174,8 @@ type listStream struct {
 	preparing sync.Mutex
 }
 
-// streamed answers a streamed page. YAML and indented JSON are not indented then: a document of JSON is one of
-// YAML too.
+// streamed answers a streamed page. It sends YAML and indented JSON as JSON without indentation, because a JSON
+// document is also a YAML document. It refuses a list in CBOR with 413.
 func (a answers) streamed(
 	w http.ResponseWriter, r *http.Request, s *served, accepted negotiate.Accepted, p *page,
 ) error {
@@ -254,7 +258,8 @@ func (l *listStream) prepare(ctx context.Context, objects []*cache.Object) error
 	return l.s.Resource.Renderer.Prepare(ctx, objects)
 }
 
-// send sends the objects as encode returns them. separator is what it appends before each, which the first one does not need.
+// send sends the encoded objects of the page. encode writes separator before each object; send removes it before the
+// first one.
 func (l *listStream) send(separator string, encode encodeBatch) error {
 	first := len(separator)
 	return l.page.inBatches(l.ctx, encode, func(items []byte) (err error) {

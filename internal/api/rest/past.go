@@ -19,8 +19,9 @@ import (
 // This file is about reads of the past: a get or list with the parameter asOf, and a list at an exact resourceVersion that the
 // store has compacted but still keeps. Everything after the choice of the view is as in other reads.
 
-// checkAsOf refuses asOf in requests that it is not for: a deletion of what a collection had in the past would be a surprise. The
-// parameters of a connection are for what is behind it.
+// checkAsOf returns an error if the request has the parameter asOf and is not a read of objects. For example, a
+// deletecollection with asOf is refused, because it is not clear what it would delete. A subresource that opens a
+// connection, such as proxy, may have the parameter: it is for the program behind the connection.
 func checkAsOf(r *http.Request, info *request.Info, s *served) error {
 	if !strings.Contains(r.URL.RawQuery, history.AsOf) || queryValue(r, history.AsOf) == "" {
 		return nil
@@ -116,7 +117,7 @@ func (p past) at(
 ) (*cache.View, error) {
 	since, err := p.since(ctx, s, info)
 	if err == nil && revision < since {
-		err = p.mayRead(ctx, info, "") // which is refused, or since would be 0
+		err = p.mayRead(ctx, info, "") // an error: since is 0 for users who may
 	}
 	if err != nil {
 		return nil, err

@@ -87,8 +87,8 @@ type requirement struct {
 	equal        bool
 }
 
-// selectionFor makes the selection of a list or a watch, and checks the options it is
-// among: it refuses first values that cannot be parsed, then options that contradict each other, then fields that do not exist.
+// selectionFor returns the selection of a list or a watch, and validates its options. It reports first values that
+// cannot be parsed, then options that contradict each other, then fields that do not exist.
 func selectionFor(ctx context.Context, s *served, namespace, name string, o *listOptions, watch bool) (*selection, error) {
 	sel := &selection{s: s, namespace: namespace, name: name, retain: s.pageBytes}
 	requirements, err := sel.parse(ctx, o.LabelSelector, o.FieldSelector)
@@ -111,7 +111,8 @@ func newSelection(ctx context.Context, s *served, namespace, name, labelText, fi
 	return sel, sel.requireAll(requirements)
 }
 
-// parse takes the labels in and returns what fields must be.
+// parse parses both selectors. It stores the label selector in sel, and returns the requirements of the field
+// selector for requireAll.
 func (sel *selection) parse(ctx context.Context, labelText, fieldText string) (fields.Requirements, error) {
 	if labelText != "" {
 		parsed, err := request.ServedLabels(ctx, labelText)

@@ -62,8 +62,8 @@ func (st *stream) item(b, item []byte) ([]byte, error) {
 	return b[:0], st.write(item)
 }
 
-// begin chooses whether the body is compressed, when its first bytes are written, or all
-// of them.
+// begin decides, before the first write, whether the body is compressed. size is the number of bytes in that write.
+// This is enough to know: the first write has more than gzipThreshold bytes, or it is the whole body.
 func (st *stream) begin(size int) {
 	if st.begun {
 		return

@@ -129,7 +129,8 @@ func (s *served) subDecoder(sub *registry.Subresource, make func() registry.Obje
 	}
 }
 
-// hiddenVerbs serve the hidden subresources of package request.
+// hiddenVerbs are the functions of the hidden subresources. Every stored object has these subresources, such as
+// history, but discovery does not show them (see package request).
 var hiddenVerbs = map[string]verbFunc{
 	request.SubresourceHistory: (*Handler).history, request.SubresourceBlockers: (*Handler).blockers,
 	request.SubresourceBlame: (*Handler).blame, request.SubresourceUndelete: (*Handler).undelete, request.SubresourceRevert: (*Handler).revert,
@@ -143,7 +144,8 @@ func (s *served) hiddenVerb(info *request.Info) verbFunc {
 	return hiddenVerbs[info.Subresource]
 }
 
-// writeAnswer writes what is not an object of a resource, as JSON. Instead of what was counted for making the answer, it counts the answer.
+// writeAnswer writes an answer that is not an API object of a resource, as JSON. It gives back the memory that was
+// counted while the answer was made, and counts the bytes of the answer instead.
 func writeAnswer(w http.ResponseWriter, r *http.Request, answer any) error {
 	body, err := json.Marshal(answer)
 	if err != nil {

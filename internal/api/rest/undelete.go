@@ -8,7 +8,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/apierr"
 )
 
-// undelete answers how a deleted object comes back, a Namespace or a definition with its content.
+// undelete answers with an undelete.Plan: what a client has to create to bring back a deleted object. A Namespace
+// comes back with its content, and a definition with its objects. The server itself creates nothing.
 func (h *Handler) undelete(w http.ResponseWriter, r *http.Request, info *request.Info, _ *served) error {
 	if info.Rest != "" || info.Name == "" || h.o.Undelete == nil {
 		return apierr.PathNotFound()
@@ -21,7 +22,8 @@ func (h *Handler) undelete(w http.ResponseWriter, r *http.Request, info *request
 	return nil
 }
 
-// revert answers how an object gets the content that it had.
+// revert answers with a plan of the update that gives an existing object the content that it had before. The client
+// sends the update; the server itself changes nothing.
 func (h *Handler) revert(w http.ResponseWriter, r *http.Request, info *request.Info, _ *served) error {
 	if info.Rest != "" || info.Name == "" || h.o.Undelete == nil {
 		return apierr.PathNotFound()

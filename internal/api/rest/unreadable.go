@@ -22,7 +22,7 @@ import (
 // an object of the version that a client asked for. Reads name them in their errors, and a client that is allowed to can delete
 // them.
 
-// maxUnreadable is the most unreadable objects that the error of a list names.
+// maxUnreadable is the largest number of unreadable objects that the error of one list names.
 const maxUnreadable = 100
 
 // storageError returns the text of an error about the value of a key.
@@ -52,8 +52,8 @@ type unreadable struct {
 	authorizer authz.Authorizer // nil allows everything
 }
 
-// possible reports whether the error of a request may be about a value that cannot be read. Nobody waits for the reason
-// if the request has ended: it is not searched then.
+// possible reports whether the error of a request may be about a value that cannot be read. It returns false if the
+// request has ended: nobody waits for the reason, so it need not be found.
 func (u unreadable) possible(ctx context.Context, err error) bool {
 	var status kerrors.APIStatus
 	return err != nil && ctx.Err() == nil && u.named && (!errors.As(err, &status) || kerrors.IsInternalError(err))

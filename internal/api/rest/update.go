@@ -49,7 +49,8 @@ func (h *Handler) update(w http.ResponseWriter, r *http.Request, info *request.I
 	return h.answers.result(w, r, s, codeOf(result), in.accepted, result.Result)
 }
 
-// checkName holds the name and namespace in the body against the URL.
+// checkName returns an error unless the body has the name in the URL. The namespace in the body may be missing, but
+// must not differ from the one in the URL.
 func checkName(obj registry.Object, info *request.Info) error {
 	switch name := obj.GetName(); {
 	case name == "":

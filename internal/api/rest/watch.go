@@ -165,8 +165,8 @@ func (st *watchStream) run(ctx context.Context, revision int64, o *listOptions) 
 	}
 }
 
-// initial sends the state that the watch begins with, where it wants one, and
-// returns the revision to follow from.
+// initial sends the objects that exist at the beginning, if the watch asks for them (resourceVersion and
+// sendInitialEvents). It returns the revision after which the events of the watch begin.
 func (st *watchStream) initial(ctx context.Context, revision int64, o *listOptions) (int64, error) {
 	list := o.ResourceVersion == "" || revision == 0
 	if o.SendInitialEvents != nil {
@@ -295,8 +295,9 @@ func (st *watchStream) sendEvents(ctx context.Context, events []*cache.Event) er
 	return st.send(b)
 }
 
-// appendEvent appends what a change is to this watch: an object may enter or
-// leave the selection.
+// appendEvent appends the event that this watch gets for a change: ADDED if the object enters the selection, DELETED
+// if it leaves it, MODIFIED if it stays in it. It appends nothing if the object was not selected before and is not
+// selected now.
 func (st *watchStream) appendEvent(ctx context.Context, b []byte, e *cache.Event) ([]byte, error) {
 	object, prev := e.Object, e.Prev
 	if object != nil {

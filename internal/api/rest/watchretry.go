@@ -64,8 +64,8 @@ func (st *watchStream) follow(ctx context.Context, from int64) error {
 	}
 }
 
-// interrupted is called with the error of an event, and with what there was before it. If the event could not be converted,
-// it sends the events before it, so that the watch can go on with this one.
+// interrupted is called when the event e cannot be rendered because of err. before are the bytes of the events before
+// e. If the reason is a failed conversion, it sends before, so that the next try can begin with e.
 func (st *watchStream) interrupted(before []byte, columnsSent bool, e *cache.Event, err error) error {
 	if !isConversionError(err) {
 		return err

@@ -65,7 +65,8 @@ type event struct {
 	now     time.Time
 }
 
-// append appends an event about an object to b, and writes what there is when that is enough.
+// append appends an event about an object to b. If b then has watchChunk bytes or more, append writes b and returns
+// it empty. It writes a large object piece by piece.
 func (st *watchStream) append(ctx context.Context, b []byte, kind string, o *cache.Object) ([]byte, error) {
 	e := event{kind: kind, columns: !st.columnsSent}
 	if st.accepted.As == negotiate.Table {
@@ -157,7 +158,8 @@ func (st *watchStream) beforeWrite() error {
 	return st.hold(initialMemory)
 }
 
-// initialSent ends what beforeWrite does.
+// initialSent is called after all initial events were sent. It gives up the state that the watch began with, and ends
+// the time limit that beforeWrite has set.
 func (st *watchStream) initialSent() {
 	if st.initialView != nil {
 		st.initialView = nil

@@ -95,8 +95,8 @@ func (in *incoming) read(r *http.Request, options string) (err error) {
 	return err
 }
 
-// patchTypeOf reads the Content-Type as kube-apiserver does: parameters are ignored, and all else has to be as the type
-// is written.
+// patchTypeOf returns the patch type in the header Content-Type. As in kube-apiserver, parameters after a semicolon
+// are ignored, and the text before them must equal an accepted type exactly, in the same case and without spaces.
 func (q requests) patchTypeOf(r *http.Request, s *served) (types.PatchType, error) {
 	header := r.Header.Get("Content-Type")
 	mediaType := header

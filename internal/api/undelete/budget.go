@@ -14,7 +14,8 @@ const (
 	heldAtOnce = 64 << 10
 )
 
-// budget bounds what an answer takes. Once something is refused, everything after it is.
+// budget limits the memory and the number of objects that one answer needs. After the first refusal, all calls return
+// its error.
 type budget struct {
 	ctx      context.Context
 	count    func(bytes int) error // counts memory for the user; nil counts nothing
@@ -23,7 +24,7 @@ type budget struct {
 	err      error
 }
 
-// hold counts bytes of memory.
+// hold counts bytes of memory for the user. It collects them, and calls count for heldAtOnce bytes or more together.
 func (b *budget) hold(bytes int) error {
 	if b.held += max(bytes, 0); b.held >= heldAtOnce && b.count != nil && b.err == nil {
 		b.err = b.count(b.held)

@@ -12,8 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// cleaned returns what is created to bring an object back: it without the fields that the server or a controller sets. notes say what is
-// different. docs/history.md has the rules.
+// cleaned returns the object that a client creates to bring was back: a copy of was without the fields that the
+// server or a controller sets, such as the UID and the status. notes say what else is different, for example that a
+// finalizer is missing. docs/history.md has the rules.
 func cleaned(r *resource, was *unstructured.Unstructured) (o *unstructured.Unstructured, notes []string) {
 	o = was.DeepCopy()
 	for _, field := range []string{

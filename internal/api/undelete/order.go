@@ -34,8 +34,8 @@ func (r *resource) isDefinition() bool {
 	return r.is("apiextensions.k8s.io", "CustomResourceDefinition")
 }
 
-// candidate is what the order needs of an object as it was. The objects themselves are read again when they are written: all of them may
-// be too large for the memory.
+// candidate is an object that may come back, with only the fields that order needs. The whole object is read again
+// when its step is written, because all objects together may be too large for the memory.
 type candidate struct {
 	*resource
 	namespace, name string
@@ -100,7 +100,8 @@ func (o *order) run(candidates []*candidate) []step {
 	return o.steps
 }
 
-// visit adds a candidate after its owners, unless it was visited before, also in a circle of owners.
+// visit adds the step of a candidate after the steps of its owners. It does nothing if the candidate was visited
+// before. So it also ends if owners own each other in a circle.
 func (o *order) visit(c *candidate) {
 	if _, visited := o.skipped[c]; visited {
 		return
@@ -136,7 +137,8 @@ func (o *order) reason(c *candidate) string {
 	return c.out
 }
 
-// maker returns the controlling owner of a candidate if that makes it again.
+// maker returns the controlling owner of a candidate if the controller of that owner creates such objects again, such
+// as the ReplicaSet of a Pod; otherwise nil.
 func (o *order) maker(c *candidate) *metav1.OwnerReference {
 	for i := range c.owners {
 		owner := &c.owners[i]
@@ -200,7 +202,8 @@ const tokenSecret = "kubernetes.io/service-account-token"
 // ofSomebodyElse is why a request for a certificate does not come back: the server records who creates it, and signers decide by that.
 const ofSomebodyElse = "it was the request of somebody for a certificate, and would be the request of who brings it back"
 
-// isRequest reports whether the objects of the resource are requests of their creator.
+// isRequest reports whether the objects of the resource are requests for certificates. Signers decide by who created
+// them, so nobody else may create them again.
 func (r *resource) isRequest() bool {
 	return r.is("certificates.k8s.io", "CertificateSigningRequest") || r.is("certificates.k8s.io", "PodCertificateRequest")
 }

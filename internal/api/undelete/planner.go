@@ -94,7 +94,7 @@ func (p *Planner) begin(ctx context.Context, info *request.Info, o Options) *sea
 	}
 }
 
-// ask returns the question whether the user may do something with objects of a resource.
+// ask returns the attributes to check a permission of the user for an object of r, or for all if name is "".
 func (s *search) ask(r *resource, namespace, name string) *request.Info {
 	asked := *s.info
 	asked.Group, asked.Version, asked.Resource, asked.Subresource, asked.Rest = r.Group, r.Version, r.Resource.Resource, "", ""
@@ -371,7 +371,8 @@ func (s *search) addAt(r *resource, namespace, name string, at int64) (*candidat
 	return s.add(r, o, at, nil)
 }
 
-// add adds an object, if the selector, nil being all, selects it.
+// add adds the object o, as it was at revision at, to the candidates. It returns nil if selector does not match the
+// object; a nil selector matches all objects.
 func (s *search) add(r *resource, o *cache.Object, at int64, selector labels.Selector) (*candidate, error) {
 	if err := s.budget.examine(); err != nil {
 		return nil, err
@@ -412,7 +413,8 @@ func (s *search) add(r *resource, o *cache.Object, at int64, selector labels.Sel
 	return c, nil
 }
 
-// decode returns an object, by the JSON that as returns. The memory of the largest one is counted.
+// decode returns o as a tree. as chooses the JSON: converted to the version of r, or as it was written. Memory is
+// counted for the largest decoded object only.
 func (s *search) decode(
 	r *resource, o *cache.Object, as text,
 ) (*unstructured.Unstructured, error) {
@@ -473,7 +475,8 @@ func (s *search) addNamespace(name string, at int64) error {
 	return nil
 }
 
-// scanOrLeave is scan, but what cannot be read, or the user may not, is named in the answer.
+// scanOrLeave is scan. But if the objects cannot be read, or the user may not read them, it adds the resource to Left
+// instead of returning the error.
 func (s *search) scanOrLeave(r *resource, namespace string, at int64) error {
 	err := s.scan(r, namespace, nil, at)
 	if err == nil || s.ctx.Err() != nil || kerrors.IsTooManyRequests(err) || kerrors.IsBadRequest(err) {
@@ -487,7 +490,7 @@ func hasVerbs(r discovery.Resource, verbs ...string) bool {
 	return !slices.ContainsFunc(verbs, func(verb string) bool { return !slices.Contains(r.Verbs, verb) })
 }
 
-// leave names what does not come back. The same is said once, and at most maxLeft things are.
+// leave adds an entry to Left. It does nothing if Left has the same entry already, or has maxLeft entries.
 func (s *search) leave(r *resource, namespace, name, reason string, refused bool) {
 	l := Left{Group: r.Group, Resource: r.Resource.Resource, Namespace: namespace, Name: name, Reason: reason, Refused: refused}
 	if s.said[l] || len(s.said) == maxLeft {
@@ -550,8 +553,9 @@ func (s *search) addCustom(c *candidate) error {
 	return s.scanOrLeave(r, "", c.at)
 }
 
-// ownerKey is an owner as an object refers to it. The UID alone would not do: a reference is what the author of the object has written, so
-// it may have the UID of another object, and who is found by it must not become the owner of others.
+// ownerKey identifies an owner by all fields of a reference to it. The UID alone is not enough: the author of an
+// object can write any UID into a reference, also the UID of another object. Then a lookup by UID alone would find
+// the wrong owner for other objects too.
 type ownerKey struct {
 	namespace, apiVersion, kind, name string
 	uid                               types.UID
@@ -561,7 +565,8 @@ func keyOf(namespace string, owner *metav1.OwnerReference) ownerKey {
 	return ownerKey{namespace, owner.APIVersion, owner.Kind, owner.Name, owner.UID}
 }
 
-// findOwners finds the owners that exist: an owner that is still there has the same UID, one that was undeleted names it in its annotation.
+// findOwners finds the owners that exist, and their current UIDs. An owner that was never deleted has the UID of the
+// reference. An owner that came back has that UID in its annotation UndeletedUID.
 func (s *search) findOwners() error {
 	asked := map[ownerKey]bool{}
 	for _, c := range s.list {
@@ -607,7 +612,7 @@ func (s *search) ownerNow(namespace string, owner *metav1.OwnerReference) (*unst
 	return s.now(found, namespace, owner.Name, (*registry.Renderer).WrittenJSON)
 }
 
-// text is a method of a Renderer that returns the JSON of an object.
+// text is a method of Renderer that returns the JSON of an object: ItemJSONOnce or WrittenJSON.
 type text func(*registry.Renderer, context.Context, *cache.Object, *registry.Version) ([]byte, error)
 
 // now returns an object that exists, nil if there is none or the user may not get it.

@@ -1,9 +1,11 @@
-// Package undelete answers what can be brought back of objects that were deleted, and how: what is created, in which order, and what is
-// left out for which reason. It only reads, with the rights of the user; clients create the objects, and every check of a write judges
-// them. Package rest serves it as the subresources undelete and revert; docs/history.md describes it for users.
+// Package undelete finds how deleted objects can be brought back. Its answer is a Plan: which objects to create, in
+// which order, and what is left out for which reason. The package only reads, with the permissions of the user.
+// Clients create the objects, so every check of a write applies to them. Package rest serves it as the subresources
+// undelete and revert; docs/history.md describes it for users.
 //
-// Files: undelete.go has the answer, planner.go finds the objects (in resources.go, within budget.go), order.go has their order and what is
-// left out, clean.go what is created of an object, write.go writes the answer.
+// Files: undelete.go has the types of the answer, planner.go finds the objects (with resources.go and budget.go),
+// order.go decides their order and what is left out, clean.go makes the objects that are created, write.go writes the
+// answer.
 package undelete
 
 import (
@@ -17,7 +19,7 @@ const Kind = "UndeletePlan"
 // UndeletedUID is the annotation of an object that came back, with the UID that it had before.
 const UndeletedUID = "history.keelson.dev/undeleted-uid"
 
-// Exists is why an object is not created.
+// Exists is the text of Step.Skip if an object of this name exists already.
 const Exists = "an object of this name exists"
 
 // Plan is an answer as clients decode it; the server writes it step by step.
@@ -64,8 +66,8 @@ type Step struct {
 	// ManagedFields are the entries that a second update writes to the object, in addition to the entries that other managers
 	// have then. Nil means that there is no second update.
 	ManagedFields []metav1.ManagedFieldsEntry `json:"managedFields,omitempty"`
-	// ContentAsOf is set if more comes back with the object, such as the objects of a definition, and cannot be looked at before it is
-	// there: then the same question with this asOf has them.
+	// ContentAsOf is set if more objects come back with this one, but can only be planned when it exists again, such as
+	// the objects of a definition. The client then asks again, with this value as asOf.
 	ContentAsOf string `json:"contentAsOf,omitempty"`
 }
 

@@ -107,7 +107,7 @@ func (s *search) prepare(steps []step) {
 	_ = first.served.Resource.Renderer.Prepare(s.ctx, objects) // then returns the error of each object
 }
 
-// then returns an object as it was.
+// then returns the object of a candidate as it was at the revision that comes back.
 func (s *search) then(c *candidate) (*unstructured.Unstructured, error) {
 	converts := c.served.Resource.Renderer.IsPrepared()
 	if converts && c.failed >= maxFailed {
@@ -211,7 +211,8 @@ func (s *search) creates(uid types.UID) *candidate {
 	return s.created[uid]
 }
 
-// volume returns the claim of a PersistentVolume: of one that exists, or that an earlier step creates; nil if there is none.
+// volume returns the claim that a PersistentVolume is for. The volume is one that a step creates, or one that exists.
+// volume returns nil if there is no such volume, or if it is for no claim.
 func (s *search) volume(name string) (*claimRef, error) {
 	if c := s.claims[name]; c != nil && s.creates(c.uid) != nil {
 		return c.claim, nil

@@ -190,13 +190,14 @@ func (a *attempt) mutate(ctx context.Context) error {
 	return err
 }
 
-// merge makes the new object of a Scale.
+// merge replaces the Scale in obj by the new state of its parent.
 func (a *attempt) merge(ctx context.Context) (err error) {
 	a.obj, err = a.Merge(ctx, a.current, a.obj)
 	return err
 }
 
-// complete sets what a client cannot set.
+// complete sets what a client cannot set: the namespace and, for a new object, the UID, the time of creation and a
+// generated name. It returns an error if the object names another namespace than the request.
 func (a *attempt) complete(context.Context) error {
 	if a.creates() {
 		return a.completeNew()
@@ -226,7 +227,8 @@ func (a *attempt) completeNew() error {
 	return nil
 }
 
-// allocate completes the object with what no two objects may have.
+// allocate gives the object values that no other object may have, such as the cluster IPs and node ports of a
+// Service. The side writes that reserve them are committed with the object.
 func (a *attempt) allocate(ctx context.Context) (err error) {
 	allocator := a.Target.Resource.Writer.Allocator()
 	if allocator == nil || a.Subresource != nil {

@@ -10,10 +10,11 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// errUnfinished stands for a write that a panic has ended.
+// errUnfinished is the error that endCharges gets if a panic has ended the write.
 var errUnfinished = errors.New("the write did not finish")
 
-// charge calls Charge of admission. The charges are committed with the object, but charges of another store before it.
+// charge gets the charges of the write from admission, such as the new usage of quotas. They are committed in the
+// transaction of the object. Charges in another store are committed here, before the object.
 func (a *attempt) charge(ctx context.Context) (err error) {
 	a.charges = nil
 	if a.approved == nil {

@@ -169,9 +169,10 @@ func (d deletion) propagation(finalizers []string) (orphan, foreground bool) {
 	return d.kind.Requests.DefaultOrphan, false
 }
 
-// effectiveOptions returns the options that admission sees, with what the kind makes of those of the request: the grace period that the
-// object gets, and of an object that others empty first its UID. The decisions of a later attempt do not depend on them. old is the object
-// before begin, obj after it.
+// effectiveOptions returns the DeleteOptions that admission sees. They are those of the request with these changes:
+// the grace period is the one that the object gets, a negative one is 1, and for namespaces and definitions the UID
+// of the object is a precondition. If the write is repeated after a conflict, it decides by the options of the
+// request again. old is the object before begin, obj after it.
 func (d deletion) effectiveOptions(old, obj registry.Object) *metav1.DeleteOptions {
 	options, kind := d.options, &d.kind.Deletion
 	grace, before := obj.GetDeletionGracePeriodSeconds(), old.GetDeletionGracePeriodSeconds()

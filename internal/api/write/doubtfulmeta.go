@@ -8,8 +8,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// doubtfulMeta is the metadata of an object for validation, without valid labels and annotations. Most are valid, and
-// apimachinery checks them with regular expressions, for an update several times.
+// doubtfulMeta is the metadata of an object without its valid labels and annotations. It exists to save time:
+// apimachinery checks labels and annotations with regular expressions, for an update several times. Most of them are
+// valid, and package names finds that out faster. So apimachinery gets only the others.
 type doubtfulMeta struct {
 	metav1.Object
 	labels, annotations map[string]string

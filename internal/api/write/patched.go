@@ -84,8 +84,9 @@ func (p *Patched) mergeTree(live, obj registry.Object) bool {
 	return err == nil && len(unknown) == 0
 }
 
-// mergeParts applies a merge patch to an object of a Go type whose values have one notation in the store: protobuf. It
-// returns false, and leaves the patch to document, where patch.MergeParts does.
+// mergeParts applies a merge patch to an object of a Go type that is stored as protobuf. It is not for kinds that are
+// stored as JSON, because JSON has several notations of the same value. It returns false if patch.MergeParts does;
+// then document applies the patch.
 func (p *Patched) mergeParts(live, obj registry.Object) bool {
 	k := p.Target.Kind
 	if p.Type != types.MergePatchType || k.Storage.JSON {
@@ -95,7 +96,8 @@ func (p *Patched) mergeParts(live, obj registry.Object) bool {
 	return patch.MergeParts(live, obj, p.Body)
 }
 
-// keeps reports whether a member of the object is a text that changes leave as it is.
+// keeps reports whether the member name of the object is a text that is not empty, and the changes do not set it to
+// another value.
 func keeps(before *unstructured.Unstructured, changes map[string]any, name string) bool {
 	text, isText := before.Object[name].(string)
 	v, named := changes[name]

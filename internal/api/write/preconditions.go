@@ -20,7 +20,8 @@ import (
 
 const optimisticLock = "the object has been modified; please apply your changes to the latest version and try again"
 
-// check holds the preconditions of the request against the current object.
+// check compares the preconditions of the request with the current object: the resourceVersion of an update, or the
+// preconditions of a deletion.
 func (a *attempt) check(ctx context.Context) error {
 	switch {
 	case a.found == nil:
@@ -47,7 +48,8 @@ func (a *attempt) identify(context.Context) error {
 	return a.uidMismatch(uid)
 }
 
-// checkVersion holds the resourceVersion that a client sent in obj against the current one.
+// checkVersion compares the resourceVersion that a client sent in obj with the current one. If the client sent none,
+// obj gets the current one; for a kind without unconditional updates that is an error.
 func (c *Current) checkVersion(obj registry.Object) error {
 	gr, current := c.target.GroupResource(), c.Object.Revision
 	rv := obj.GetResourceVersion()
@@ -69,8 +71,8 @@ func (c *Current) checkVersion(obj registry.Object) error {
 	return nil
 }
 
-// uidMismatch words a failed precondition as kube-apiserver's storage layer does: the key that it names has the prefix of
-// the store, unless the request is a dry run.
+// uidMismatch returns the error for a wrong UID in the words of kube-apiserver's storage layer. The error contains
+// the key of the object: with the prefix /registry, but in a dry run without it.
 func (a *attempt) uidMismatch(want types.UID) error {
 	key, have := a.Target.Resource.StoreKey(a.Namespace, a.Name), types.UID("")
 	if a.Options.DryRun {
@@ -117,8 +119,8 @@ func (c *Current) checkPreconditions(p *metav1.Preconditions) error {
 	return nil
 }
 
-// checkPreconditionsFirst is checkPreconditions for the kinds with rules of their own for the begin of a deletion
-// (namespaces, definitions), with the messages of these rules.
+// checkPreconditionsFirst is checkPreconditions for namespaces and definitions. kube-apiserver checks the
+// preconditions of these kinds before their deletion begins, with other messages.
 func (c *Current) checkPreconditionsFirst(p *metav1.Preconditions) error {
 	words := "precondition failed"
 	if c.target.Kind.Group == "" { // of namespaces

@@ -24,7 +24,8 @@ func terminating(t *registry.Served, name string) error {
 	)
 }
 
-// alreadyExists returns the error of the create of obj if found is there; it mentions if that is being deleted.
+// alreadyExists returns the error for a create of obj, because found exists. If found is being deleted, the message
+// says so.
 func alreadyExists(t *registry.Served, obj registry.Object, found *cache.Object) error {
 	err := kerrors.NewAlreadyExists(t.GroupResource(), found.Name)
 	if obj.GetGenerateName() != "" { // also if the object came with a name

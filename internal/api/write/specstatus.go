@@ -6,7 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// The parts of an object that the functions Spec and Status of its strategy return are pointers.
+// The functions below work on a part of an object: a pointer to its spec or to its status, which the functions Spec
+// and Status of its strategy return.
 
 func clearPart(p any) {
 	v := reflect.ValueOf(p).Elem()

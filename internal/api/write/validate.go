@@ -36,8 +36,8 @@ func (a *attempt) validate(ctx context.Context) error {
 	return kerrors.NewInvalid(kind, a.obj.GetName(), errs)
 }
 
-// onlyOnce returns the errors without those that say the same as one before them. An error of a declared rule that ends the
-// validation of its field stays.
+// onlyOnce removes each error with the same text as an earlier one. It does not remove an error that ends the
+// validation of its field (ShortCircuit).
 func onlyOnce(errs field.ErrorList) field.ErrorList {
 	said := map[string]bool{}
 	return slices.DeleteFunc(errs, func(err *field.Error) bool {

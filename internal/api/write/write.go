@@ -120,7 +120,8 @@ type Request struct {
 	Subresource     *registry.Subresource
 	Namespace, Name string
 	Options         Options
-	// CreateMissing lets an Update or Apply make an object that is missing although the kind does not.
+	// CreateMissing lets an Update or Apply create an object that does not exist, also if the kind does not allow that
+	// for all updates.
 	CreateMissing bool
 	// CheckUID makes a UID in the new object a precondition (PUT).
 	CheckUID bool
@@ -129,17 +130,18 @@ type Request struct {
 	// Make returns the new object, in the version of Target, with defaults. For a Scale it is the autoscaling/v1 Scale,
 	// for a Post the body. It is called again after a concurrent change. It is nil for a Delete.
 	Make func(ctx context.Context, c *Current) (registry.Object, error)
-	// Merge makes the new state of an object, of the storage version, of a Scale.
+	// Merge is for a Scale only. It returns the new state of the parent, in the storage version, after the change of its
+	// Scale.
 	Merge func(ctx context.Context, c *Current, scale registry.Object) (registry.Object, error)
 	// Act carries out a Post.
 	Act registry.CreateFunc
 	// Body are the names of the body's kind, where that is not Target's (Scale, Binding).
 	Body *admission.Names
-	// View returns the form in which admission sees an object of the storage version: of a Scale the Scale.
-	// nil is the object itself.
+	// View converts an object of the storage version to the form in which admission sees it. In a write of a Scale it
+	// returns the Scale of the object. nil means that admission sees the object itself.
 	View func(obj registry.Object) registry.Object
-	// Before returns the old object as mutating admission sees it, after Make: of a Scale with the managers of the replicas. nil
-	// is the View of it.
+	// Before returns the old object as mutating admission sees it. It is called after Make. In a write of a Scale it
+	// returns the old Scale, with the field managers of the replicas. nil stands for the View of the old object.
 	Before func() registry.Object
 }
 
@@ -244,8 +246,9 @@ func stepIndex(name string) int {
 	return slices.IndexFunc(steps, func(s step) bool { return s.name == name })
 }
 
-// completion and charging are the steps from which a write is repeated if its object has not changed, but something
-// else conflicts. committing is the step that commits. Before it, a write ends with its request.
+// completion and charging are the steps at which a write begins again after a conflict, if its own object has not
+// changed: charging if a charge met the conflict, else completion. committing is the step that commits. A write whose
+// request ends before that step ends too.
 var completion, charging, committing = stepIndex("complete"), stepIndex("charge"), stepIndex("commit")
 
 // mayRepeat reports whether the write may have to start again at "complete".

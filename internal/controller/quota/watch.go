@@ -188,7 +188,8 @@ func (w *watcher) schedule(key quotaKey, p planned) {
 	}
 }
 
-// scheduleFor plans to count the quotas of a namespace, "" being all, for which objects of a resource count.
+// scheduleFor queues a new count of each quota in a namespace that limits objects of resource r. The namespace ""
+// means all namespaces.
 func (w *watcher) scheduleFor(r schema.GroupResource, namespace string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -183,7 +183,7 @@ func (s *set) intersects(t *set) bool {
 	return false
 }
 
-// difference returns s without the paths of t; it is s itself where that is the same.
+// difference returns the paths of s that are not in t. It returns s itself, not a copy, if no path of t is in s.
 func (s *set) difference(t *set) *set {
 	if !s.intersects(t) {
 		return s

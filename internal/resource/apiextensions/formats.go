@@ -14,7 +14,7 @@ var stringFormats = []string{
 	"ssn", "uri", "uuid", "uuid3", "uuid4", "uuid5",
 }
 
-// newWarnings returns the warnings about a definition that its old version, which may be nil, does not deserve too.
+// newWarnings returns the warnings about d that are not also warnings about old. old is nil on create.
 func newWarnings(about func(*definitionSpec) []string, d, old *definition) []string {
 	warnings := about(&d.Spec)
 	if old == nil {

@@ -12,15 +12,10 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
 
-// kube-apiserver stores definitions as v1beta1, which it has not served for long.
-// There a definition has one validation, one set of subresources and one of
-// columns at the top, and versions have their own only where they differ. All
-// other parts have the same JSON as in v1, so that v1's types stand for them here.
-
-// storedAPIVersion is v1beta1, in which kube-apiserver stores definitions and which it no longer serves. A definition in
-// v1beta1 has one validation, one set of subresources and one set of columns at the top level;
-// versions have their own only if they differ. All other parts have the same JSON as in v1, so
-// the types of v1 are used for them.
+// storedAPIVersion is v1beta1. kube-apiserver stores definitions in this version, which it no longer serves. A
+// definition in v1beta1 has one validation, one set of subresources and one set of columns at the top level; versions
+// have their own only if they differ. All other parts have the same JSON as in v1, so the types of v1 are used for
+// them.
 const storedAPIVersion = "apiextensions.k8s.io/v1beta1"
 
 type storedDefinition struct {

@@ -162,9 +162,10 @@ func (g *jobGates) validateJobUpdate(j, old *batchv1.Job) field.ErrorList {
 	return append(errs, validateScheduling(&j.Spec, &old.Spec, g.scheduling, scheduling)...)
 }
 
-// validateJobTemplateUpdate forbids changes of the template. While the job is suspended and has no active pods, what decides
-// where its pods are scheduled may change, and the resources of their containers. With the gate of either off, the one may
-// only change before the first start, the other not at all.
+// validateJobTemplateUpdate forbids changes of the template, with two exceptions for a suspended job without active
+// pods. The fields that decide where its pods are scheduled may change (gate
+// MutableSchedulingDirectivesForSuspendedJobs; with the gate off, only before the first start). The resources of its
+// containers may change (gate MutablePodResourcesForSuspendedJobs; with the gate off, never).
 func (g *jobGates) validateJobTemplateUpdate(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 	suspended, unstarted := ptr.Deref(old.Spec.Suspend, false), old.Status.StartTime == nil
 	idle := suspended && old.Status.Active == 0 &&

@@ -29,7 +29,7 @@ func validateGang(s *batchv1.JobSpec, path *field.Path) field.ErrorList {
 		"the disruptionMode `all` is not supported with the Basic scheduling policy")...)
 }
 
-// validateGangUpdate forbids to exchange the kind of the policy.
+// validateGangUpdate forbids to change the scheduling policy from basic to gang, or from gang to basic.
 func validateGangUpdate(s, old *batchv1.JobSchedulingConfiguration, path *field.Path) field.ErrorList {
 	if s == nil || old == nil || s.SchedulingPolicy == nil || old.SchedulingPolicy == nil ||
 		(s.SchedulingPolicy.Basic != nil) == (old.SchedulingPolicy.Basic != nil) {

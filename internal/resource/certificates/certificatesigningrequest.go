@@ -109,8 +109,8 @@ func prepareApproval(r, old *csr, now time.Time) {
 	setConditionTimes(conditions, old.Status.Conditions, metav1.NewTime(now))
 }
 
-// keepDecisions brings back what approvers wrote, where there is as much of it as
-// before: what was added or taken away is for validation to refuse.
+// keepDecisions restores the conditions Approved and Denied in r from old. If r has more or fewer of them than old,
+// it does not restore them: validation then refuses the write.
 func keepDecisions(r, old *csr) {
 	for _, t := range []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved,
 		certificatesv1.CertificateDenied} {

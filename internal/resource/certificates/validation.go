@@ -152,8 +152,8 @@ func validateConditionStatus(path *field.Path, c *condition) field.ErrorList {
 	return field.RequiredOneOf(path, c.Status, allowed...)
 }
 
-// validateDecisions keeps each subresource to its own conditions: Approved and
-// Denied are the approval's, and nobody takes back what was decided.
+// validateDecisions forbids to remove a condition Approved, Denied or Failed. Only the subresource approval may add
+// Approved and Denied.
 func validateDecisions(r, old *csr, approval bool) field.ErrorList {
 	path := field.NewPath("status", "conditions")
 	var errs field.ErrorList

@@ -58,7 +58,8 @@ func validatePersistentVolumeClaimUpdate(c, old *corev1.PersistentVolumeClaim) f
 	return errs
 }
 
-// validateAttributesClassUpdate forbids that a claim whose volume has a class of attributes names none any more.
+// validateAttributesClassUpdate forbids to remove the name of the VolumeAttributesClass from a claim whose volume has
+// one (status.currentVolumeAttributesClassName).
 func validateAttributesClassUpdate(is, was *string, path *field.Path) field.ErrorList {
 	const text = "update to %s is forbidden when status.currentVolumeAttributesClassName is not nil"
 	switch {

@@ -133,8 +133,8 @@ func validateImages(containers []corev1.Container, path *field.Path) field.Error
 	return errs
 }
 
-// validateDeadlineUpdate allows a deadline to become earlier. As in kube-apiserver, ends reports whether other changes are
-// not validated.
+// validateDeadlineUpdate forbids to remove a deadline, or to make it later. ends means that the other changes are not
+// validated, as in kube-apiserver. It is true for a deadline that is later than before or not valid.
 func validateDeadlineUpdate(p, old *corev1.Pod, path *field.Path) (errs field.ErrorList, ends bool) {
 	switch is, was := p.Spec.ActiveDeadlineSeconds, old.Spec.ActiveDeadlineSeconds; {
 	case is == nil && was == nil:

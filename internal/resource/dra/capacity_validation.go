@@ -176,13 +176,15 @@ func eachBound(
 	return errs
 }
 
-// validateMilli requires a multiple of a thousandth, of which there are less than 2⁶³.
+// validateMilli requires a value with at most three decimal places, of less than 2⁶³ thousandths, so that an int64
+// can hold the thousandths.
 func validateMilli(path *field.Path, v *resource.Quantity) field.ErrorList {
 	return field.InvalidIf(v.Cmp(*resource.NewMilliQuantity(v.MilliValue(), v.Format)) != 0, path, v.String(),
 		"value cannot be represented as a milli value")
 }
 
-// validateInt64 requires a value of which Quantity.Value returns the true one, if it is a whole number.
+// validateInt64 requires a value from 0 to 2⁶³-1. For a whole number in this range, Quantity.Value returns the exact
+// value.
 func validateInt64(path *field.Path, v *resource.Quantity) field.ErrorList {
 	if v.Sign() < 0 {
 		return field.ErrorList{field.Invalid(path, v.String(), "must be greater than or equal to 0")}

@@ -161,8 +161,8 @@ func validateClassAnnotation(i *networkingv1.Ingress) field.ErrorList {
 		field.NewPath("annotations").Child(classAnnotation), class, "must match `ingressClassName` when both are specified")}
 }
 
-// validateIngress validates an Ingress. old is nil on create. An Ingress that has the name of a Service that begins with a
-// digit may have more of them.
+// validateIngress validates an Ingress. old is nil on create. If old names a Service whose name begins with a digit,
+// the new Ingress may name such Services too.
 func (r rules) validateIngress(i, old *networkingv1.Ingress) field.ErrorList {
 	r.letterFirst = r.letterFirst && !slices.ContainsFunc(serviceNames(old), startsWithDigit)
 	path, s := field.NewPath("spec"), &i.Spec

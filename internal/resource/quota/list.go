@@ -29,7 +29,8 @@ func raise(to, list corev1.ResourceList) {
 	}
 }
 
-// Increase returns by how much the quantities of list are above those of old, without those that are not.
+// Increase returns by how much the quantities of list are larger than those of old. It leaves out names whose
+// quantity is not larger. A name that old does not have counts as 0.
 func Increase(list, old corev1.ResourceList) corev1.ResourceList {
 	out := corev1.ResourceList{}
 	for name, q := range list {

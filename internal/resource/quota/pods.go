@@ -16,7 +16,8 @@ import (
 // requestsPrefix begins the names of requests: requests.example.com/gpu.
 const requestsPrefix = corev1.DefaultResourceRequestsPrefix
 
-// required are the names of which every container of a pod has to specify the resource if a quota limits one of them.
+// required are names in a quota that pods have to specify: if a quota limits one of them, every container of a pod
+// needs a value for that resource.
 var required = []corev1.ResourceName{
 	corev1.ResourceCPU, corev1.ResourceMemory, corev1.ResourceRequestsCPU, corev1.ResourceRequestsMemory,
 	corev1.ResourceLimitsCPU, corev1.ResourceLimitsMemory,

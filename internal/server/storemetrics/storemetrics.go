@@ -15,7 +15,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// CacheMemory returns collectors of the memory of the caches by what it is for.
+// CacheMemory returns the collectors of the memory of the caches: the budget, the bytes in use and the bytes that
+// were dropped. The label part says what the bytes are for: objects, encodings or logs.
 func CacheMemory(usage func() cache.Usage) []prometheus.Collector {
 	budget := prometheus.NewDesc("keelson_cache_budget_bytes", "Bytes of memory that the caches may use (--cache-memory).",
 		nil, nil)

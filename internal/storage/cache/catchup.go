@@ -215,7 +215,8 @@ func (u *CatchUp) assign(w *catchUpWait, now time.Time) {
 	u.makeRoom(w, now)
 }
 
-// makeRoom closes a reader that is idle or was open for readerTurn, if there is one and no other is being closed.
+// makeRoom closes the oldest reader that is idle, or that was open for more than maxReaderTurn while w waited as
+// long. It closes none while another reader is being closed.
 func (u *CatchUp) makeRoom(w *catchUpWait, now time.Time) {
 	var oldest *catchUpReader
 	for _, rd := range u.readers {
@@ -332,7 +333,8 @@ func (rd *catchUpReader) run() {
 	h.assignAll(now)
 }
 
-// closeIdle closes the reader if no cursor used or wanted it for idleReader. Otherwise it checks again later.
+// closeIdle closes the reader if no cursor waits for it, and if it has served none for readerIdleTimeout. Otherwise
+// it checks again after that time.
 func (rd *catchUpReader) closeIdle() {
 	h := rd.catchUp
 	h.mu.Lock()

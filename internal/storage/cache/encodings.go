@@ -9,14 +9,15 @@ import (
 )
 
 // EncodingID identifies an encoding of an object other than its Data: another media type, another version, a row of a
-// table. The caller of the cache assigns the numbers, which have 16 bits. An encoding that may become wrong although
-// the object does not change also has the period in which it was made (In): it is found in that period only, and the
-// one of another period takes its place.
+// table. The caller of the cache assigns the numbers, which have 16 bits. Some encodings become wrong after some time
+// although the object does not change. The identifier of such an encoding also has the period in which it was made
+// (see In). The encoding is found only with the same period, and an encoding of another period replaces it.
 type EncodingID uint32
 
 const periodShift = 16
 
-// In returns the identifier of an encoding that is made in a period. 0 is that of encodings that stay right.
+// In returns the identifier of an encoding that is made in a period. Period 0 is for encodings that never become
+// wrong.
 func (id EncodingID) In(period uint16) EncodingID {
 	return id.WithoutPeriod() | EncodingID(period)<<periodShift
 }

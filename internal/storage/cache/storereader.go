@@ -28,7 +28,8 @@ func (s *storeReader) get(ctx context.Context, from reader, key string, revision
 	return e, at, err
 }
 
-// check returns the error of a read of from at a revision. No object has the key that it reads.
+// check returns the error that reads of from at a revision have, such as a *storage.CompactedError. It reads the
+// prefix of the resource as a key, which no object has.
 func (s *storeReader) check(ctx context.Context, from reader, revision int64) error {
 	_, _, err := s.get(ctx, from, s.config.Prefix, revision)
 	return err
@@ -75,8 +76,8 @@ type pages struct {
 	done    bool
 }
 
-// newPages starts at the key from, or at the first key with the prefix. Revision 0 is the latest when the first
-// page is read. most is the number of wanted entries; all if it is not positive.
+// newPages starts at the key from, or at the first key with the prefix if that is higher. Revision 0 is the latest
+// when the first page is read. wanted is the number of wanted entries; all if it is not positive.
 func newPages(prefix, from string, revision int64, wanted int) *pages {
 	p := &pages{wanted: wanted, request: storage.RangeRequest{
 		Start: max(prefix, from), End: storage.PrefixEnd(prefix), Revision: revision, Bytes: readBytes, Uncounted: true,

@@ -7,9 +7,11 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable"
 )
 
-// Each block and table of versions has the revisions between which they are. A read at an old revision skips those with newer versions
-// alone: of an hour ago, most of what the upper levels have. Nothing is missed. A read at a revision ignores newer versions, and the
-// record of Pebble that deletes a version has the same key, so a block that is skipped hides no deletion of what is read.
+// Each block and each table of versions has the range of its revisions as a property. A read at an old revision skips
+// blocks and tables in which all revisions are newer. For a read of an hour ago, this is most of what the upper
+// levels have. The result is the same as without skipping: the read ignores newer versions anyway. And Pebble's
+// record that deletes a version has the same key as the version, so a skipped block has no deletion of a version that
+// the read needs.
 
 // blockRevisions is the name of the property in the tables. Those without it, from older programs, are not skipped.
 const blockRevisions = "keelson.revisions.1"

@@ -29,7 +29,8 @@ type compactor struct {
 	// givenUp has the bytes that were given up before their time, by share. It is replaced, never changed.
 	givenUp   map[string]int64
 	keptClock keepClock
-	// floors is what of kept readers need. It is stored before the first deletion that it is about.
+	// floors are the lowest revisions that can be read, for readers; they are made from kept. They are stored before the
+	// first deletion that raises them.
 	floors atomic.Pointer[floors]
 
 	// windowSamples finds the revision that leaves Options.HistoryWindow, lowSpaceSamples the one that leaves

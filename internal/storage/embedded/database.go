@@ -90,7 +90,8 @@ func (d *database) savedClock() (saved *savedClock, err error) {
 	return saved, err
 }
 
-// kept reads what an earlier process kept. The result is zero if there is no record of it.
+// kept returns the state of the history that is kept beyond the compaction revision (type kept), as an earlier
+// process saved it. The result is zero if there is no such record.
 func (d *database) kept() (k kept, err error) {
 	err = d.meta(metaKept, func(b []byte) (err error) { k, err = decodeKept(b); return err })
 	return k, err

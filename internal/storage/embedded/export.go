@@ -21,7 +21,8 @@ type Record struct {
 	// Deadline is the time at which the key expires, in Unix milliseconds of the wall clock: the current one for an open
 	// store, otherwise as it was when the store was open last. 0 means never.
 	Deadline int64
-	// Was is the revision of the record in the store that it is from, if it gets another one in an Import with a past; else 0.
+	// Was is the revision that the record had in the store that it is from, if Import gives it another one and there is
+	// a Past; otherwise 0.
 	Was int64
 }
 
@@ -273,9 +274,10 @@ func (r *Reader) Close() error {
 // importBatch is the number of bytes that one batch of an import writes.
 const importBatch = 1 << 20
 
-// Import creates a store in o.Dir, which must not contain one. Its state at revision is records, which must be in
-// ascending order of their keys; all lower revisions are compacted. past may be nil; otherwise it can be read, and what the
-// records were before too. The store is durable when Import returns nil. After an error the directory cannot be used.
+// Import creates a store in o.Dir, which must not contain one. records are its state at revision, in ascending order
+// of their keys. All lower revisions are compacted. If past is not nil, reads of the past find its records, and also
+// the version that each record with Was had before the import. The store is durable when Import returns nil. After an
+// error the directory cannot be used.
 func Import(o Options, revision int64, records iter.Seq2[Record, error], past *Past) error {
 	if revision < 1 {
 		return fmt.Errorf("embedded: a store cannot be at revision %d", revision)

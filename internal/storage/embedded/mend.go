@@ -191,8 +191,8 @@ func (m *mender) replaceLost() error {
 	return nil
 }
 
-// unnamed handles what may be lost and is not named by the log, in one revision of its own. All versions are named by a log that begins
-// with the store.
+// unnamed handles versions that may be lost and that the log does not name. It marks them in one new revision. If the
+// log begins with the store, it names all versions, and there is nothing to do.
 func (m *mender) unnamed(context.Context) error {
 	if m.compacted == 0 && m.firstLogged > 0 && m.firstLogged <= 2 && m.done.LogLost == 0 {
 		return nil
@@ -338,8 +338,10 @@ func (m *mender) logGaps(context.Context) error {
 	return nil
 }
 
-// unreachable removes the versions of the compacted past that nothing names any more: those before another version whose operation is
-// not in the log or names another one, and deletions. Whatever is older of their keys goes with them. It makes the expiry index again.
+// unreachable removes versions of the compacted past that no compaction would remove, because the log does not name
+// them. These are deletions without an operation in the log, and versions that the operation on the next newer
+// version does not name as the one before it. Older versions of the same key are removed with them. unreachable also
+// makes the expiry index again.
 func (m *mender) unreachable(ctx context.Context) error {
 	it, err := m.batch.NewIter(versionSpan())
 	if err != nil {

@@ -10,12 +10,14 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable"
 )
 
-// A damaged table may have had deletions: what a compaction had removed is there again if an older table has it. A deletion leaves nothing
-// by which it could be found, but the store knows up to which revision it has given up what (kept). So all of that is given up
-// again: operations are removed from the log here, and versions that no operation names in mender.unreachable.
+// A damaged table may have had deletions. Then a record that a compaction had deleted is there again, if an older
+// table still has it. Nothing shows that such a record was deleted, but the store knows up to which revision it had
+// given up the past (type kept). So all of that is given up again: operations are removed from the log here, and
+// mender.unreachable removes the versions that no operation names.
 //
-// Example: /a was put at revision 2 and deleted at 5, which was compacted. The log records 2 and 5 are back, because the table with
-// their deletion was damaged. Without this the log would name the revision 2 of /a, which is not there, and /a would be taken for lost.
+// Example: /a was put at revision 2 and deleted at 5, and both were compacted. The log records 2 and 5 are back,
+// because the table with their deletions was damaged. If they stayed, the log would name the version 2 of /a, which
+// is not there, and /a would be taken for lost.
 
 // givenUpThrough says which operations on a key were given up: all at revisions up to certainly, and none above maybe. An
 // operation between the two may be in the log or not.
@@ -61,8 +63,9 @@ func (m *mender) giveUpAgain(ctx context.Context) error {
 	return it.Error()
 }
 
-// wasGivenUp reports whether an operation of the log was given up before the damage. One that may have been is taken for
-// given up if it names a version that is not there any more; but a version that is the newest one of its key may have been damaged.
+// wasGivenUp reports whether an operation of the log was given up before the damage. Between the two revisions of
+// givenUpThrough this is not certain. There, wasGivenUp returns true if a version that the operation names is
+// missing. The newest version of a key is an exception: it is never given up, so if it is missing, it was damaged.
 func (m *mender) wasGivenUp(key string, op logOp, revision int64) (bool, error) {
 	certainly, maybe := m.givenUpThrough(key)
 	if revision <= certainly || revision > maybe {
@@ -141,8 +144,9 @@ func (m *mender) record(revision int64, use func(value []byte) error) error {
 	return errors.Join(closer.Close(), use(value))
 }
 
-// lostLog looks for log records that may be lost among those of the compacted past that were kept. A record that is not there may have been
-// given up. So the past ends at the last one that is missing in a gap. Those after the compaction revision have no holes, which log checks.
+// lostLog finds the log records of the kept past that may be lost. A missing record may also have been given up; that
+// looks the same. So the past ends at the last record that is missing in a gap. Records above the compaction revision
+// are not given up; the step log finds which of them are missing.
 func (m *mender) lostLog(context.Context) error {
 	from := m.compacted // every record through this one may be missing
 	for i := range m.kept.Rules {

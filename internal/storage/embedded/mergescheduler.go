@@ -38,8 +38,10 @@ type mergeScheduler struct {
 	mu            sync.Mutex // guards the fields below
 	running       int        // number of merges that run
 	runningFailed bool       // one of the running merges has failed
-	// refused means that Pebble asked for a merge in vain since startWaiting last counted one as running. If that one does not
-	// start, the other one would wait although none runs.
+	// refused means that TrySchedule has refused a merge since tryStart last counted one as running. It closes a gap:
+	// startWaiting counts a merge as running before it knows whether one will start. If TrySchedule refuses another
+	// merge meanwhile, and the counted one does not start, then no running merge would end and wake the refused one. In
+	// this case startWaiting signals again.
 	refused  bool
 	stopping bool // Unregister was called
 	retry    mergeRetry

@@ -9,7 +9,8 @@ import (
 // The times in the log are those of the wall clock, which may be wrong for a while. This file has what keeps that from giving up
 // history at once, or never.
 
-// settle is for how long a wall clock that was set forward has to stay so until what is kept is given up by it.
+// settle is how long the wall clock has to stay ahead, after it was set forward, until history is given up by the new
+// time.
 const settle = time.Hour
 
 // keepClock is the clock by which history is given up: the wall clock, but when that was set forward, the time goes on from where it was
@@ -37,9 +38,9 @@ func (c *keepClock) now(wall int64, up time.Duration) int64 {
 	return wall
 }
 
-// writtenBefore returns a time before which the log record of revision was written, which ms is the time of: if that is after now, the wall
-// clock was ahead, and the time of the next record is returned that is not. It is ms if there is none up to last. it is an iterator over
-// the log.
+// writtenBefore returns a time before which the log record of revision was written. ms is the time in the record. If
+// ms is not after now, it returns ms. Otherwise the wall clock was ahead, and it returns the time of the next record
+// that is not after now either; ms if there is none up to last. it is an iterator over the log.
 func writtenBefore(it *pebble.Iterator, revision, ms, now, last int64) (int64, error) {
 	if ms <= now {
 		return ms, nil

@@ -400,7 +400,8 @@ func branchChanges(ops []*pb.RequestOp, maxOps, depth int) (changes, error) {
 	return out, nil
 }
 
-// putAll adds keys that are put. Those in allowed are put by the other branch of the same transaction.
+// putAll calls put for each of keys. The keys in allowed may be put already: the other branch of the same nested
+// transaction puts them, and only one of the two branches is executed.
 func (c *changes) putAll(keys, allowed map[string]bool) error {
 	for key := range keys {
 		if err := c.put(key, allowed); err != nil {

@@ -84,8 +84,8 @@ func applyJSON(body []byte) (Configuration, bool) {
 	return c, true
 }
 
-// maxPlainText is below the length from which YAML does not take a text for the name of
-// a member: 1024 characters up to its colon.
+// maxPlainText is a length in bytes. YAML accepts a text up to this length as the name of a member: its limit is 1024
+// characters up to the colon.
 const maxPlainText = 1000
 
 // plainYAML reports whether a JSON document certainly means the same as YAML, which forbids some characters, knows

@@ -59,7 +59,7 @@ func JSON(doc, body []byte, v Validation) (patched []byte, strict []error, err e
 		var ops []jsonPatchOp
 		strict, err = kjson.UnmarshalStrict(body, &ops)
 		if err != nil {
-			// The message names a Go type of the server it was first seen in.
+			// The error contains the name of a Go type. Clients get the name of this type in kube-apiserver.
 			text := strings.ReplaceAll(err.Error(), "patch.jsonPatchOp", "handlers.jsonPatchOp")
 			return nil, nil, kerrors.NewBadRequest("error decoding patch: " + text)
 		}

@@ -62,7 +62,8 @@ func MergeParts(original, into runtime.Object, body []byte) bool {
 	}
 	part, ok := newPart(original, into, changes)
 	_, metadata := changes["metadata"]
-	// JSON in fields, and managedFields are JSON too, keeps the order of its members in a document, but not in a tree.
+	// managedFields, and fields of types such as RawExtension, contain JSON. A document keeps the order of the members
+	// in it; a tree does not.
 	if !ok || metadata && !part.owners || holdsJSON(part.original.Type()) {
 		return false
 	}
@@ -108,8 +109,8 @@ func searchJSON(t reflect.Type, seen map[reflect.Type]bool) bool {
 	return false
 }
 
-// hasFraction reports whether a tree has numbers that are not integers, or were not written as such: 1.0 is refused where
-// 1 is not.
+// hasFraction reports whether a tree has a number that was not written as an integer, such as 1.5 and also 1.0. An
+// integer field refuses 1.0 and accepts 1. Only Document reports that error, so MergeParts leaves such a patch to it.
 func hasFraction(v any) bool {
 	switch v := v.(type) {
 	case float64:
@@ -134,7 +135,8 @@ type part struct {
 	// (apiVersion and kind) always count.
 	touched []bool
 	names   map[string]bool
-	// owners means that the patch has metadata without managedFields, whose conversion costs most.
+	// owners means that the patch changes metadata, but not managedFields. So managedFields, which cost most to convert,
+	// are copied and not converted.
 	owners bool
 }
 
@@ -271,11 +273,12 @@ func decodeTree(body []byte, v Validation) (tree map[string]any, strict []error,
 	return tree, strict, nil
 }
 
-// strategicError answers a patch that the merge refused. kube-apiserver answers 400 and 422 to the errors
-// that the library names, and 500 to all others. Those are kept whose texts clients know: an unknown directive, an
-// element without its merge key, and a $setElementOrder list that does not fit. The others are about what the patch
-// holds too (lists of mixed elements, a directive that is no text) and are 422: which one of several faults is found
-// depends on the order of a map, and the answer must not be 500 where kube-apiserver's is not.
+// strategicError returns the response to a patch that the library refused. kube-apiserver answers 400 or 422 to the
+// errors that the library names, and 500 to all others. Three of these others stay 500, because clients know their
+// texts: an unknown directive, an element without its merge key, and a $setElementOrder list that does not fit. The
+// rest are faults of the patch too, such as lists of mixed elements, and are answered 422. If a patch has several
+// faults, the order of a map decides which one the library finds. So with 500 this server could answer 500 where
+// kube-apiserver answers 422.
 func strategicError(err error) error {
 	for _, malformed := range []error{
 		mergepatch.ErrBadJSONDoc,
@@ -297,7 +300,8 @@ func strategicError(err error) error {
 	return unprocessable(err)
 }
 
-// orderErrors are the beginnings of the errors for such a list, and for a list with a directive to merge in an element.
+// orderErrors are the beginnings of the library's errors about a $setElementOrder list that does not fit, and about a
+// list in which an element has a directive to merge.
 var orderErrors = []string{
 	"The order in patch list:\n", "expected a []interface {}, but received a ", "expected slice or array type, but got: ",
 	"unable to find api field in struct ", "value for key ", "merging lists cannot yet be specified in the patch",

@@ -439,7 +439,8 @@ func appendList(b []byte, has found, element single) (_ []byte, ok bool) {
 	return append(b, ']'), true
 }
 
-// singleOf returns the function for values of a type, nil if it has none.
+// singleOf returns the function that writes one value of type t as JSON, from its protobuf encoding. It returns nil
+// if there is no rule for t; then the whole message is decoded.
 func singleOf(t reflect.Type, made map[reflect.Type]*message) single {
 	to := reflect.PointerTo(t)
 	own := to.Implements(marshalerType) || to.Implements(textMarshalerType)

@@ -32,7 +32,8 @@ func (r *Rules) Add(errs ...*field.Error) bool {
 	return len(errs) > 0
 }
 
-// Fixed refuses a field that has changed and may not. A field without an old value is new and may have any.
+// Fixed adds an error for a field that is immutable. The caller has found that the field has changed. existed is
+// false for a new object or a new element of a list, which may have any value.
 func (r *Rules) Fixed(existed bool, path *field.Path) bool {
 	return existed && r.Add(field.Invalid(path, nil, "field is immutable"))
 }
@@ -48,7 +49,8 @@ func (r *Rules) Kept(was, is, may bool, path *field.Path) bool {
 	return false
 }
 
-// Unmodified refuses another value of a field that is set, and its removal. changed says that it has changed.
+// Unmodified adds an error if a field that was set is removed, or gets another value. was and is say whether the
+// field was set and is set, changed whether its value differs.
 func (r *Rules) Unmodified(was, is, changed bool, path *field.Path) bool {
 	if r.Kept(was, is, true, path) {
 		return true

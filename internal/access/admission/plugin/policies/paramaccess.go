@@ -122,7 +122,8 @@ func (p *Plugins) kindOf(
 	return nil, false, err
 }
 
-// nameResource makes a question one about the resource of a kind; about all resources if the kind is nil or not served.
+// nameResource sets the group, the version and the resource in the question to those of a kind. If kind is nil, all
+// three are "*". If the kind is not served, only the resource is "*".
 func (p *Plugins) nameResource(
 	ctx context.Context, question *request.Info, kind *admissionregistrationv1.ParamKind,
 ) error {

@@ -172,7 +172,8 @@ func (s *source) setBinding(c informer.Change) {
 	}
 }
 
-// publish shows the present state to current.
+// publish stores the policies and their bindings for current, in the order of their names. It leaves out policies
+// without a binding, which have no effect.
 func (s *source) publish() {
 	s.forget()
 	byPolicy := map[string]*bound{}

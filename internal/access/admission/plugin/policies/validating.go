@@ -148,7 +148,8 @@ func (j *judgement) judge(ctx context.Context, one *bound, names admission.Names
 	return nil
 }
 
-// apply does what a binding wants to follow from a verdict.
+// apply carries out the actions of a binding for a verdict: Deny refuses the write, Warn warns the client, and Audit
+// records the failure in the audit event.
 func (j *judgement) apply(ctx context.Context, p *policy, b *binding, v verdict, annotations *annotations) {
 	for i := range v.decisions {
 		d := &v.decisions[i]

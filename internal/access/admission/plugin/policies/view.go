@@ -40,9 +40,9 @@ func (p *Plugins) concerns(ctx context.Context, one *policy, a *admission.Attrib
 	return p.matcher.Match(ctx, one.criteria, a)
 }
 
-// choose finds the bindings that concern the write, of a policy that does so by names. It calls use for each of them,
-// with the parameters to evaluate the policy with, one after the other. It calls unusable if the policy cannot be used (the
-// binding is nil then), or one of its bindings. An error of use ends the search.
+// choose finds the bindings that concern the write, of a policy that concerns it. It calls use for each of them, one
+// after the other, with the parameters to evaluate the policy with. It calls unusable with nil if the policy cannot
+// be used, and with the binding if a binding cannot be used. An error of use ends the search.
 func (v *view) choose(
 	ctx context.Context, one *bound, unusable func(*binding, error), use func(*binding, []registry.Object) error,
 ) error {

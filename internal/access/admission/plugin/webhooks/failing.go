@@ -70,7 +70,8 @@ func (h *health) note(ctx context.Context, now time.Time, err error) {
 	h.failing.CompareAndSwap(before, next)
 }
 
-// keepHealth gives webhooks of a new configuration what is known of those of the old one that are called in the same way.
+// keepHealth gives the webhooks of a changed configuration the health that they had before. It does so only for
+// webhooks that are still called in the same way: at the same target, with the same timeout.
 func keepHealth(old, next []*hook) {
 	for _, n := range next {
 		for _, o := range old {
