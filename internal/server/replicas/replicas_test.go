@@ -69,7 +69,9 @@ func TestServersWithoutACommonAuthority(t *testing.T) {
 	store := running(t, first)
 	var logged strings.Builder
 	log := slog.New(slog.NewTextHandler(&logged, nil))
-	second := func() *peers.Record { return &peers.Record{Store: store, Server: "second", Host: "192.0.2.2", Port: 6443, Log: log} }
+	second := func() *peers.Record {
+		return &peers.Record{Store: store, Server: "second", Host: "192.0.2.2", Port: 6443, Log: log}
+	}
 
 	const want = "the server at 192.0.2.1:6443 on the same store accepts client certificates of another authority"
 	if err := Compare(t.Context(), accepting(t, ""), second(), log); err == nil || !strings.Contains(config.CommandLine(err), want) {
