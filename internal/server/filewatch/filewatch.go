@@ -156,12 +156,13 @@ func (w *Watch) now() time.Time {
 	return time.Now()
 }
 
-// Run checks the files when wake fires, and at the start and each interval unless one of them is being written, until ctx is
+// Run checks the files at once, when wake fires, and at each interval at which none of them is being written, until ctx is
 // done. wake may be nil.
 func (w *Watch) Run(ctx context.Context, interval time.Duration, wake *Signal) {
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	for atOnce := false; ; {
+	// The first look is at once: it also answers a signal that fired before it was waited for.
+	for atOnce := true; ; {
 		woken := wake.Wait() // before the files are read, so that no signal is missed meanwhile
 		if atOnce || !w.beingWritten() {
 			w.Check()
