@@ -36,7 +36,7 @@ type floor struct {
 // same order.
 var floors = []floor{
 	{"machinery", [][]string{
-		{"request", "configfile", "release", "wait"},
+		{"request", "configfile", "release", "wait", "effort"},
 		{"tracing", "metrics", "fairshare"},
 		{"scheme", "webhook", "proxy", "features", "activity", "responserecorder"},
 		{"cel", "audit"},
@@ -242,7 +242,8 @@ func TestPackagesImportOnlyThoseBelow(t *testing.T) {
 // testSupport are the packages that tests share, and the folder of those below test.
 var testSupport = []string{
 	"internal/access/admission/admissiontest", "internal/api/client/clienttest",
-	"internal/api/write/writetest", "internal/machinery/wait", "internal/object/structuralschema/internal/sample",
+	"internal/api/write/writetest", "internal/machinery/effort", "internal/machinery/wait",
+	"internal/object/structuralschema/internal/sample",
 	"internal/resource/internal/kindtest", "internal/server/servertest", "internal/server/servertest/apitest",
 	"internal/storage/encrypt/kmstest", "internal/storage/storagetest", "test",
 }

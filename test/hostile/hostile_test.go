@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/keelson-dev/keelson/internal/machinery/effort"
 )
 
 // attacks returns the table: the rows of all areas.
@@ -185,7 +187,7 @@ func (f *fleet) attack(t *testing.T, r row) {
 	if r.open != "" && os.Getenv("KEELSON_HOSTILE_OPEN") == "" {
 		t.Skip("not withstood yet: " + r.open)
 	}
-	if r.slow && os.Getenv("KEELSON_SLOW") == "" {
+	if r.slow && !effort.Full() {
 		t.Skip("slow: KEELSON_SLOW=1 runs it, as .ci/run does")
 	}
 	if end, limited := t.Deadline(); limited && time.Until(end) < 2*patience {

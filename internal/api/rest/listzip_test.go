@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/keelson-dev/keelson/internal/machinery/effort"
 )
 
 // zippedGet asks for gzip and returns the answer's text, and whether it was
@@ -96,7 +98,7 @@ func TestCompressedListsAreThePlainOnes(t *testing.T) {
 		"", "?resourceVersion=0", "?limit=250", "?labelSelector=odd%3D1", "?fieldSelector=metadata.name!%3Dc0007",
 	}
 	seen := map[string]bool{}
-	for round := range 12 {
+	for round := range effort.Rounds(12, 4) {
 		// Lists at resourceVersion 0 may show a state before the latest; after this one they do not.
 		c.get("/api/v1/configmaps", "application/json")
 		for _, collection := range []string{"/api/v1/configmaps", path(1)} {

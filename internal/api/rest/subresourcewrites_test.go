@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/machinery/effort"
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
@@ -170,7 +171,7 @@ func (c subresourceCase) run(t *testing.T, s testServer, create recordedCreate) 
 func (c subresourceCase) writeAll(t *testing.T, s testServer) {
 	accepted := map[string]bool{}
 	parts := c.parts(t)
-	if testing.Short() {
+	if !effort.Full() {
 		parts = parts[:1]
 	}
 	for _, part := range parts {

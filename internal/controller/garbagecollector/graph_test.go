@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/keelson-dev/keelson/internal/api/client"
+	"github.com/keelson-dev/keelson/internal/machinery/effort"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
@@ -131,7 +132,7 @@ func TestGraphIndexes(t *testing.T) {
 // TestManyOwners: an object may have a hundred thousand owners. If each were looked for among all others, this test would
 // not end within its time.
 func TestManyOwners(t *testing.T) {
-	const number = 100_000
+	number := effort.Rounds(100_000, 10_000)
 	g := newGraph()
 	g.listed()
 	p := &location{resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, namespace: "a"}

@@ -9,6 +9,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/keelson-dev/keelson/internal/machinery/effort"
 )
 
 // solid reports whether an owner exists and does not wait for the deletion of its dependents.
@@ -196,7 +198,7 @@ var interleavings = map[string][]func(*model){
 // things happen in the middle of a check too.
 func TestEveryInterleaving(t *testing.T) {
 	most, random := 5_000, 1_000
-	if testing.Short() {
+	if !effort.Full() {
 		most, random = 1_000, 200
 	}
 	for name, todo := range interleavings {
@@ -226,7 +228,7 @@ func tryOrder(t *testing.T, ch *choices, todo []func(*model), nested bool) {
 // TestRandomGraphs does the same with random objects and changes of them.
 func TestRandomGraphs(t *testing.T) {
 	graphs := 5_000
-	if testing.Short() {
+	if !effort.Full() {
 		graphs = 1_000
 	}
 	for seed := range graphs {

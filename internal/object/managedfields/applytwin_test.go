@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/keelson-dev/keelson/internal/machinery/effort"
 	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
@@ -42,7 +43,7 @@ func TestApplyTwin(t *testing.T) {
 	switch {
 	case os.Getenv("KEELSON_LONG") != "":
 		histories = 500
-	case testing.Short():
+	case !effort.Full():
 		histories = 3
 	}
 	for _, s := range applySubjects(t) {

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"github.com/keelson-dev/keelson/internal/machinery/effort"
 	"github.com/keelson-dev/keelson/internal/object/mergeschema"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
@@ -33,7 +34,7 @@ func TestApplyNewTwin(t *testing.T) {
 				random.make = typ
 			}
 			incremental := 0
-			const all = 150
+			all := effort.Rounds(150, 30)
 			for seed := range all {
 				f := filler{rand.New(rand.NewSource(int64(seed)))}
 				configuration := f.configuration(t, k, f.objectOf(random))

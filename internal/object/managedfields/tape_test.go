@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/keelson-dev/keelson/internal/machinery/effort"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
@@ -22,7 +23,7 @@ func TestCreateTwin(t *testing.T) {
 		return isTree
 	})
 	random := 150
-	if testing.Short() {
+	if !effort.Full() {
 		random = 30
 	}
 	for i, k := range kinds {

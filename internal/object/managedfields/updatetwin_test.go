@@ -27,6 +27,7 @@ import (
 	k8sfields "k8s.io/apimachinery/pkg/util/managedfields"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"github.com/keelson-dev/keelson/internal/machinery/effort"
 	"github.com/keelson-dev/keelson/internal/object/mergeschema"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
@@ -410,7 +411,7 @@ func TestUpdateTwin(t *testing.T) {
 			}
 			incremental, all := 0, 0
 			histories := 60
-			if testing.Short() {
+			if !effort.Full() {
 				histories = 10
 			}
 			for seed := range histories {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keelson-dev/keelson/internal/machinery/effort"
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
@@ -57,7 +58,7 @@ func TestDamagedFiles(t *testing.T) {
 	for i, f := range files {
 		kind := strings.Trim(filepath.Ext(f.Name())+" "+strings.Trim(f.Name(), "0123456789"), ". ")
 		for j, change := range changes {
-			if (i+j)%shorter(1, 4) != 0 {
+			if (i+j)%effort.Rounds(1, 4) != 0 {
 				continue
 			}
 			t.Run(kind+" has "+change.what, func(t *testing.T) {

@@ -136,11 +136,3 @@ func TestRangeEndsAfterBytes(t *testing.T) {
 		}
 	}
 }
-
-// shorter returns n, or a smaller number if the tests should be short: the race detector makes them several times slower.
-func shorter(n, short int) int {
-	if testing.Short() {
-		return short
-	}
-	return n
-}

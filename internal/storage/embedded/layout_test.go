@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/keelson-dev/keelson/internal/machinery/effort"
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
@@ -132,7 +133,7 @@ func TestRing(t *testing.T) {
 	const limit = 20_000
 	r := newRing(limit, 100)
 	var all []*record
-	for next := int64(100); next < int64(shorter(3000, 700)); next++ {
+	for next := int64(100); next < int64(effort.Rounds(3000, 700)); next++ {
 		rec := &record{revision: next}
 		for i := range rng.IntN(4) {
 			key := fmt.Sprintf("/%c/%d", 'a'+rng.IntN(3), i)

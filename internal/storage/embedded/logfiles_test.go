@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/keelson-dev/keelson/internal/machinery/effort"
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
@@ -83,8 +84,8 @@ func (f *allocatingFile) Preallocate(offset, length int64) error {
 // TestSmallDiskIsNotFullOfLogs writes to a disk of 120 MB with the reserve of 64 MiB until writes are refused, deletes everything and
 // expects that writes are accepted again. Logs that are allocated in advance once filled it after 4 MB of values.
 func TestSmallDiskIsNotFullOfLogs(t *testing.T) {
-	if testing.Short() {
-		t.Skip("with the race detector it takes long, most of it for random bytes")
+	if !effort.Full() {
+		t.Skip("it takes seconds, most of them for random bytes; KEELSON_SLOW=1 runs it, as .ci/run does")
 	}
 	const value, mb = 200 << 10, 1 << 20
 	dir := t.TempDir() // Pebble allocates nothing in memory

@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/keelson-dev/keelson/internal/machinery/effort"
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
@@ -101,7 +102,7 @@ func layoutOf(t *testing.T, content []byte) *sstable.Layout {
 // TestRepair damages the only table of a store. Before a repair all reads fail or are right; after it, every key is there, with its value
 // or as a lost one that Repair has named, and nothing else is wrong with the store.
 func TestRepair(t *testing.T) {
-	for _, size := range []int{1 << 10, 200 << 10, 2 << 20}[:shorter(3, 2)] {
+	for _, size := range []int{1 << 10, 200 << 10, 2 << 20}[:effort.Rounds(3, 2)] {
 		keys := max(4, min(300, 3<<20/size))
 		from, values := storeToDamage(t, keys, size)
 		for what, damage := range damages {

@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/keelson-dev/keelson/internal/machinery/effort"
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
@@ -134,7 +135,7 @@ func (p *pastStore) damageRandomly(t *testing.T, rng *rand.Rand) (what string, r
 // TestRepairOfCompactedPast damages a table of a store whose past was compacted. After a repair every key has its value or is named as
 // lost, no deleted object is back, and neither a check nor a second repair finds anything.
 func TestRepairOfCompactedPast(t *testing.T) {
-	for range shorter(60, 10) {
+	for range effort.Rounds(60, 10) {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))

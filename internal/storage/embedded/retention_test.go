@@ -12,6 +12,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/keelson-dev/keelson/internal/machinery/effort"
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
@@ -59,7 +60,7 @@ func span(s storage.Scope) storage.RangeRequest {
 // TestRetentionTwin makes random changes, lets time pass, restarts the store with other rules, also after a power failure, and
 // compares every state that can be read with the state in a twin, which keeps everything.
 func TestRetentionTwin(t *testing.T) {
-	for range shorter(30, 6) {
+	for range effort.Rounds(30, 6) {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/keelson-dev/keelson/internal/machinery/effort"
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
@@ -179,7 +180,7 @@ func TestWhoWritesMostLosesFirst(t *testing.T) {
 // TestSharesTwin makes random changes, has random parts of the history given up, restarts the store, also after a power
 // failure, and compares every state that can be read with the state in a twin, which keeps everything.
 func TestSharesTwin(t *testing.T) {
-	for range shorter(20, 5) {
+	for range effort.Rounds(20, 5) {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 1))

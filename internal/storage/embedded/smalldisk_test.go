@@ -19,6 +19,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/keelson-dev/keelson/internal/machinery/effort"
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
@@ -133,7 +134,7 @@ func eventually(t *testing.T, what string, done func() bool) {
 // history window, almost all of the space must become free without further writes, and writes must be accepted again.
 func TestCompactionFreesSpace(t *testing.T) {
 	const keys, value, mb = 10, 200 << 10, 1 << 20
-	size, reserve := int64(shorter(80, 48)*mb), int64(16*mb)
+	size, reserve := int64(effort.Rounds(80, 48)*mb), int64(16*mb)
 	if os.Getenv("KEELSON_LONG") != "" {
 		size, reserve = 700*mb, 64*mb
 	}
@@ -182,8 +183,8 @@ func TestCompactionFreesSpace(t *testing.T) {
 // TestLowSpaceShortensHistoryWindow checks that a disk that is full of history accepts writes again before the history
 // window has passed.
 func TestLowSpaceShortensHistoryWindow(t *testing.T) {
-	if testing.Short() {
-		t.Skip("with the race detector it takes a minute, most of it for random bytes")
+	if !effort.Full() {
+		t.Skip("it takes seconds, most of them for random bytes; KEELSON_SLOW=1 runs it, as .ci/run does")
 	}
 	const value, mb = 256 << 10, 1 << 20
 	disk := newSmallDisk("d", 64*mb)
@@ -222,8 +223,8 @@ func TestLowSpaceShortensHistoryWindow(t *testing.T) {
 // TestMergesKeepTheReserve fills a disk with live values in an order that requires merges. The merges must not use the
 // space that is reserved for the log, and deletions and reads must work on the full disk.
 func TestMergesKeepTheReserve(t *testing.T) {
-	if testing.Short() {
-		t.Skip("with the race detector it takes half a minute, most of it for random bytes")
+	if !effort.Full() {
+		t.Skip("it takes seconds, most of them for random bytes; KEELSON_SLOW=1 runs it, as .ci/run does")
 	}
 	const reserve, mb = 16 << 20, 1 << 20
 	seeds := uint64(1)

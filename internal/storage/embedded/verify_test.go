@@ -13,6 +13,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/keelson-dev/keelson/internal/machinery/effort"
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
@@ -69,7 +70,7 @@ func TestVerifyFindsNothing(t *testing.T) {
 	for round := range 6 {
 		o.MinRevision = int64(rng.IntN(2)) * int64(round) * 10_000
 		s := mustOpen(t, o)
-		for range shorter(3000, 500) {
+		for range effort.Rounds(3000, 500) {
 			var ops []storage.Op
 			for i := range 1 + rng.IntN(3) {
 				key := fmt.Sprintf("/%d/%d", i, rng.IntN(100))

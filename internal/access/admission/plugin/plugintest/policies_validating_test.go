@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/keelson-dev/keelson/internal/machinery/effort"
 	"github.com/keelson-dev/keelson/internal/server/servertest"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
@@ -148,7 +149,7 @@ func TestPolicyCosts(t *testing.T) {
 		{"POST", configMapsPath, data, http.StatusUnprocessableEntity,
 			"validation failed due to running out of cost budget, no further validation rules will be run"},
 	}
-	if testing.Short() { // the race detector makes so many evaluations last longer than a request may
+	if !effort.Full() { // so many evaluations take 15 s; with the race detector, longer than a request may
 		steps = steps[:4]
 	}
 	s.Run(steps)
