@@ -18,8 +18,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
-// TestClock: the test's clock decides about timestamps, how long Events and tokens last, and when the lease of a
-// kube-controller-manager has expired.
+// TestClock checks that timestamps, the ends of Events and tokens, and the expiry of a kube-controller-manager's
+// lease depend on the test's clock.
 func TestClock(t *testing.T) {
 	began := time.Date(2031, 2, 3, 4, 5, 6, 0, time.UTC)
 	c := clock.New(began)
@@ -79,7 +79,8 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// TestClockOfTables: ages in tables are by the test's clock, of objects, of events of a watch and of a Scale.
+// TestClockOfTables checks that the ages in tables depend on the test's clock: of objects, watch events and a
+// Scale.
 func TestClockOfTables(t *testing.T) {
 	c := clock.New(time.Date(2031, 2, 3, 4, 5, 6, 0, time.UTC))
 	s := keelson.ForTest(t, inProcess, func(conf *config.Config) { conf.Testing.Clock = c })
@@ -106,7 +107,7 @@ func TestClockOfTables(t *testing.T) {
 	}
 }
 
-// TestClockOfQuotas: a pod whose deletion takes longer than it may uses nothing of a quota, by the test's clock.
+// TestClockOfQuotas checks that a pod whose deletion has taken too long, by the test's clock, counts for no quota.
 func TestClockOfQuotas(t *testing.T) {
 	c := clock.New(time.Date(2031, 2, 3, 4, 5, 6, 0, time.UTC))
 	s := keelson.ForTest(t, inProcess, func(conf *config.Config) { conf.Testing.Clock = c })

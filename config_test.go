@@ -14,8 +14,8 @@ import (
 	"github.com/keelson-dev/keelson/config"
 )
 
-// TestZeroConfigServes: a configuration with nothing but a port serves as `keelson serve`, from ./keelson-data. A fork of
-// it needs another data directory.
+// TestZeroConfigServes checks that a configuration with only a port serves from ./keelson-data, like `keelson
+// serve`. A fork of that server needs another data directory.
 func TestZeroConfigServes(t *testing.T) {
 	t.Chdir(t.TempDir())
 	var c config.Config
@@ -46,7 +46,8 @@ func TestZeroConfigServes(t *testing.T) {
 	stop(t, fork)
 }
 
-// TestErrorsNameFields: errors of the configuration name its fields, whether the package config finds them or the server.
+// TestErrorsNameFields checks that errors name the wrong fields, whether package config finds them or the server
+// does.
 func TestErrorsNameFields(t *testing.T) {
 	for want, change := range map[string]func(*config.Config){
 		"Storage.HistoryWindow must be greater than 0":              func(c *config.Config) { c.Storage.HistoryWindow = -time.Second },

@@ -23,7 +23,7 @@ import (
 	"github.com/keelson-dev/keelson/config"
 )
 
-// exampleServer starts what a test gets from ForTest(t): a server in memory, here without a socket.
+// exampleServer starts a server in memory, as ForTest(t) does for tests, but without a socket.
 func exampleServer(change ...func(*config.Config)) *keelson.Server {
 	c := config.InMemory()
 	c.Serving.InProcess, c.Testing.Record, c.Diagnostics.Log = true, true, slog.New(slog.DiscardHandler)
@@ -167,7 +167,7 @@ func ExampleServer_WaitForQuiet() {
 	s := exampleServer()
 	defer s.Stop(ctx)
 	client := kubernetes.NewForConfigOrDie(s.RESTConfig())
-	go labelNamespaces(ctx, client) // the controller of the test; it is a client of the server
+	go labelNamespaces(ctx, client) // stands for the controller under test; it is a client of the server
 	team := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "team"}}
 	if _, err := client.CoreV1().Namespaces().Create(ctx, team, metav1.CreateOptions{}); err != nil {
 		log.Fatal(err)
@@ -223,7 +223,7 @@ func ExampleServeWebhook() {
 		log.Fatal(err)
 	}
 	defer hook.Close()
-	c := hook.ClientConfig("/validate") // goes to a ValidatingWebhookConfiguration
+	c := hook.ClientConfig("/validate") // the clientConfig of a ValidatingWebhookConfiguration
 	fmt.Println(*c.URL == hook.URL+"/validate", len(c.CABundle) > 0)
 	// Output: true true
 }

@@ -38,7 +38,7 @@ func BenchmarkFork(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			defer p.Close() //nolint:errcheck // of a benchmark
+			defer p.Close() //nolint:errcheck // errors do not matter here
 			benchmarkStarts(b, func() *keelson.Server {
 				fork, err := p.Start(context.Background(), func(c *config.Config) {
 					if storage == config.StorageEmbedded {
@@ -103,7 +103,7 @@ func testForks(t *testing.T, storage string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Neither of these two is in the snapshot.
+	// The snapshot has neither the deletion nor the creation that follow.
 	if err := client.CoreV1().ConfigMaps("default").Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -222,7 +222,8 @@ func crdClient(t *testing.T, s *keelson.Server) rest.Interface {
 	return clientset(t, s).CoreV1().RESTClient()
 }
 
-// TestForkOfOneServer: Fork needs no snapshot that the caller closes, and a fork outlives its server.
+// TestForkOfOneServer checks Fork, with which the caller has no snapshot to close. The fork outlives the first
+// server.
 func TestForkOfOneServer(t *testing.T) {
 	c := config.InMemory()
 	c.Serving.InProcess = true

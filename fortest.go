@@ -12,7 +12,7 @@ import (
 	"github.com/keelson-dev/keelson/config"
 )
 
-// TB is the part of testing.TB that ForTest needs.
+// TB has the methods of testing.TB that ForTest uses.
 type TB interface {
 	Helper()
 	Failed() bool
@@ -22,7 +22,8 @@ type TB interface {
 	Cleanup(func())
 }
 
-// ForTest starts a server in memory that ends with the test. change may alter its configuration first.
+// ForTest starts a server in memory, which is stopped when the test ends. change may first alter its
+// configuration.
 //
 // The server logs its warnings and errors to the test, unless change sets Diagnostics.Log. It records the requests of
 // its clients (Testing.Record); if the test fails, the last 50 of them are logged too.
@@ -37,8 +38,9 @@ func ForTest(t TB, change ...func(*config.Config)) *Server {
 	})
 }
 
-// ForTest starts a server with the state of the snapshot that ends with the test, as the function ForTest does. It has the
-// configuration of the snapshot's server, except that it logs to the test and records requests, and as altered by change.
+// ForTest starts a server with the state of the snapshot. The server is stopped when the test ends, as with the
+// function ForTest. It has the configuration of the original server, altered by change, but logs to t and records
+// requests.
 func (sn *Snapshot) ForTest(t TB, change ...func(*config.Config)) *Server {
 	t.Helper()
 	return forTest(t, change, sn.Start)
@@ -77,7 +79,7 @@ func forTest(
 	return s
 }
 
-// testLog writes the lines of a log to a test until the test ends. Afterwards, testing.T panics if something is logged.
+// testLog writes a log to a test until the test ends. Later lines are dropped, because testing.T would panic.
 type testLog struct {
 	mu sync.Mutex // guards t
 	t  TB         // nil after the end
@@ -98,7 +100,7 @@ func (l *testLog) end() {
 	l.t = nil
 }
 
-// lastRequests describes the last requests, one in a line.
+// lastRequests returns a description of the last requests, one on each line.
 func lastRequests(all []Request) string {
 	const most, precision = 50, 10 * time.Microsecond
 	last := all[max(len(all)-most, 0):]

@@ -12,7 +12,7 @@ import (
 	"github.com/keelson-dev/keelson"
 )
 
-// otherTest is a test whose end and result the test that has it decides.
+// otherTest is a test whose end and result are controlled by the test that contains it.
 type otherTest struct {
 	*testing.T
 	failed   bool
@@ -65,8 +65,8 @@ func warn(t *testing.T, s *keelson.Server) {
 	}
 }
 
-// TestForTestLogs: a server of a test logs its warnings to the test until that ends, and a server from a snapshot to its own
-// test. A test that has failed logs the last requests.
+// TestForTestLogs checks that the server of a test logs its warnings to that test until it ends, and a server from
+// a snapshot to its own test. A test that failed also logs the last requests.
 func TestForTestLogs(t *testing.T) {
 	first, second := &otherTest{T: t}, &otherTest{T: t, failed: true}
 	s := keelson.ForTest(first, inProcess)

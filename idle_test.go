@@ -29,8 +29,8 @@ func waitForIdle(tb testing.TB, s *keelson.Server) {
 	}
 }
 
-// TestWaitForIdle: after WaitForIdle each controller has done all that the writes before ask for, and what follows from
-// that. Nothing in this test waits in another way.
+// TestWaitForIdle checks that after WaitForIdle each controller has finished all work that earlier writes caused,
+// and work that followed from that. The test has no other waits.
 func TestWaitForIdle(t *testing.T) {
 	for name, change := range map[string]func(*config.Config){"socket": func(*config.Config) {}, "pipe": inProcess} {
 		t.Run(name, func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestWaitForIdle(t *testing.T) {
 	}
 }
 
-// checkNamespace checks that a namespace has what controllers put into it.
+// checkNamespace checks that a namespace has the objects that controllers create in it.
 func checkNamespace(t *testing.T, client *kubernetes.Clientset, namespace string) {
 	t.Helper()
 	if _, err := client.CoreV1().ServiceAccounts(namespace).Get(t.Context(), "default", metav1.GetOptions{}); err != nil {
@@ -76,7 +76,7 @@ func checkNamespace(t *testing.T, client *kubernetes.Clientset, namespace string
 	}
 }
 
-// checkOwners checks that objects go away with their owner, which goes away with its own.
+// checkOwners checks that an object is deleted with its owner, also if that is deleted because of its own owner.
 func checkOwners(t *testing.T, s *keelson.Server, client *kubernetes.Clientset, namespace string) {
 	t.Helper()
 	maps := client.CoreV1().ConfigMaps(namespace)
@@ -135,7 +135,7 @@ func checkQuota(t *testing.T, s *keelson.Server, client *kubernetes.Clientset) {
 	}
 }
 
-// checkDefinition checks that a definition is established and has its APIService.
+// checkDefinition checks that a definition becomes established and that its APIService exists.
 func checkDefinition(t *testing.T, s *keelson.Server) {
 	t.Helper()
 	client := crdClient(t, s)
@@ -165,14 +165,14 @@ func checkDefinition(t *testing.T, s *keelson.Server) {
 	}
 }
 
-// TestNotIdle: the error of WaitForIdle says what is still to be done.
+// TestNotIdle checks that the error of WaitForIdle names the work that is not finished.
 func TestNotIdle(t *testing.T) {
 	s := keelson.ForTest(t, inProcess)
 	client := clientset(t, s)
 	waitForIdle(t, s)
 	busy := func(want string) {
 		t.Helper()
-		// Other work may have to end before only this is left.
+		// Other work may have to end before the error names only this one.
 		wait.Seen(t, fmt.Sprintf("an error with %q", want), func() (bool, string) {
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()

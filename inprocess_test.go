@@ -32,8 +32,8 @@ func clientFor(tb testing.TB, c *rest.Config) *kubernetes.Clientset {
 	return client
 }
 
-// TestServerWithoutSocket: clients of the same process read, write and watch without a socket, several at a time, and get
-// an error after the end of the server.
+// TestServerWithoutSocket checks that clients in the same process can read, write and watch at the same time
+// without a socket, and get an error after the server has stopped.
 func TestServerWithoutSocket(t *testing.T) {
 	c := config.InMemory()
 	c.Serving.InProcess = true
@@ -84,7 +84,7 @@ func TestServerWithoutSocket(t *testing.T) {
 	}
 }
 
-// TestOtherUsers: RESTConfigFor is for users who may do what RBAC allows them, with a socket and without.
+// TestOtherUsers checks that users of RESTConfigFor may do what RBAC allows, with a socket and without.
 func TestOtherUsers(t *testing.T) {
 	for name, change := range map[string]func(*config.Config){"socket": func(*config.Config) {}, "pipe": inProcess} {
 		t.Run(name, func(t *testing.T) {

@@ -1,5 +1,5 @@
-// Package keelson runs a Kubernetes API server inside a Go program: the same one that the command serves, from a directory
-// or from memory.
+// Package keelson runs a Kubernetes API server inside a Go program. It is the server of the command keelson, with
+// its data in a directory or in memory.
 //
 // A program configures a server (package config), starts it, makes clients with its RESTConfig, and stops it:
 //
@@ -10,13 +10,14 @@
 //	defer s.Stop(context.Background())
 //	client, err := kubernetes.NewForConfig(s.RESTConfig())
 //
-// Server.Failed tells while the server runs that it cannot go on.
+// If a running server cannot go on, it sends an error to the channel that Server.Failed returns.
 //
-// In a test, ForTest starts a server in memory that ends with the test. Then, in the order in which a test usually
-// calls them: Server.Load applies objects from files, Server.RESTConfigFor makes clients of other users, Server.Inject
-// and ServeWebhook let requests fail, Server.WaitForIdle waits for the controllers in it, Server.WaitForQuiet also for
-// those of the test, and Server.Requests tells what the clients have done. Server.Snapshot keeps a prepared state, from
-// which Snapshot.ForTest starts many servers. Package clock has a clock that moves the time of the objects.
+// In a test, ForTest starts a server in memory that is stopped when the test ends. In the order in which a test
+// usually calls them: Server.Load applies objects from files, Server.RESTConfigFor makes clients of other users,
+// Server.Inject and ServeWebhook make requests fail, Server.WaitForIdle waits for the server's controllers,
+// Server.WaitForQuiet also for those of the test, and Server.Requests returns the requests of clients.
+// Server.Snapshot keeps a prepared state, from which Snapshot.ForTest starts many servers. Package clock has a
+// clock with which a test moves the time of objects.
 //
 // The packages keelson, config and clock are the public API of the module.
 package keelson
@@ -37,14 +38,14 @@ import (
 // Server is a running server. Its methods may be called concurrently.
 type Server struct {
 	server *server.Server
-	// config is that of Start, before it was completed.
+	// config is the argument of Start, before it was completed.
 	config config.Config
 	// transport has the connections of clients to a server without a socket. It is nil for other servers.
 	transport *http.Transport
 }
 
-// Start starts a server and returns when it answers requests. ctx bounds the start alone. The caller stops the server with
-// Stop.
+// Start starts a server and returns when it serves requests. ctx limits only the start. The caller must call Stop
+// to end the server.
 //
 // Fields of the configuration with the zero value get their defaults: config.Config{} is a server like `keelson serve`
 // without flags. An error of the configuration names the field, and has the type *config.Error or joins several of them.
@@ -68,9 +69,8 @@ func newServer(s *server.Server, c config.Config) *Server {
 	return out
 }
 
-// Stop ends the server in order: no new requests, requests in flight finish and
-// watches end, then the store is closed. It waits until ctx ends at most. Calls
-// after the first return the same.
+// Stop ends the server in order: it accepts no new requests, finishes those in flight, ends watches, and closes
+// the store. It waits at most until ctx ends. Later calls return the same error.
 func (s *Server) Stop(ctx context.Context) error {
 	err := s.server.Stop(ctx)
 	if s.transport != nil {
@@ -89,13 +89,14 @@ func (s *Server) Stop(ctx context.Context) error {
 //     namespaces, aggregated roles, conditions of definitions and policies, APIServices. Work that a controller does
 //     again after an error, or has planned for the next ten seconds, is still to be done.
 //
-// It does not know what clients do, such as the reconcilers of a test: after WaitForIdle they may still have to handle
-// the events that they have got, and their next request ends the idleness. See WaitForQuiet. What happens at a certain
-// time or in intervals is not waited for: the end of Events, tokens and finished Jobs in more than ten seconds,
-// counting quotas anew, checks of extension API servers, the endpoints of the Service kubernetes. A namespace whose
-// objects have finalizers that nobody removes keeps the server busy, and so does a watch that its client does not read.
+// It does not know the work of clients, such as the reconcilers of a test. After WaitForIdle they may still have
+// to handle events that they have received, and their next request ends the idleness. See WaitForQuiet. It does
+// not wait for work at a certain time or at intervals: the end of Events, tokens and finished Jobs in more than
+// ten seconds, new counts of quotas, checks of extension API servers, the endpoints of the Service kubernetes. A
+// namespace whose objects have finalizers that nobody removes keeps the server busy, and so does a watch that its
+// client does not read.
 //
-// ctx limits the wait. The error then says what is still to be done.
+// ctx limits the wait. If it ends first, the error names the work that is not finished.
 func (s *Server) WaitForIdle(ctx context.Context) error { return s.server.WaitForIdle(ctx, 0) }
 
 // WaitForQuiet waits until the server has been idle, as WaitForIdle defines it, for the time quiet without a break: no
@@ -103,27 +104,28 @@ func (s *Server) WaitForIdle(ctx context.Context) error { return s.server.WaitFo
 // get an event, and some time later they send requests. quiet has to be longer than that time. 100 milliseconds are
 // enough for a controller that handles its events at once; 1 second also on a busy machine.
 //
-// The caches of such controllers are behind the server. For example, a controller that sees the deletion of an object
-// before that of its owner may create the object again, and the garbage collector deletes it again: the state after
-// WaitForQuiet is that after both.
+// The caches of such controllers are behind the server. For example, a controller that sees the deletion of an
+// object before the deletion of its owner may create the object again, and the garbage collector deletes it again.
+// WaitForQuiet returns after both.
 //
-// A controller that waits for longer than quiet (RequeueAfter, a back-off) still has something to do afterwards. A
-// client that sends requests more often than that keeps the server from being quiet. ctx limits the wait. The error
-// then says what is still to be done.
+// A controller that waits for longer than quiet (RequeueAfter, a back-off) may still have work afterwards. A
+// client that sends requests at shorter intervals keeps the server from being quiet. ctx limits the wait. If it
+// ends first, the error says what is not finished.
 func (s *Server) WaitForQuiet(ctx context.Context, quiet time.Duration) error {
 	return s.server.WaitForIdle(ctx, quiet)
 }
 
-// Failed receives an error when the server cannot go on (its store failed, its
-// listener broke) and has to be stopped.
+// Failed returns a channel that receives an error when the server cannot go on and must be stopped, for example
+// because its store or its listener failed.
 func (s *Server) Failed() <-chan error { return s.server.Failed() }
 
-// URL is where the server is reached, such as https://127.0.0.1:6443. With Serving.InProcess only clients with a
-// configuration of RESTConfig or RESTConfigFor reach it.
+// URL returns the URL of the server, such as https://127.0.0.1:6443. With Serving.InProcess, only clients with a
+// configuration from RESTConfig or RESTConfigFor can use it.
 func (s *Server) URL() string { return s.server.URL() }
 
-// RESTConfig returns a new client configuration for an administrator, a member of system:masters, without limits of the
-// client's own. The administrator has a client certificate, or with Serving.InProcess a token of this server.
+// RESTConfig returns a new client configuration for an administrator, a member of system:masters, without
+// client-side rate limits. The administrator has a client certificate, or, with Serving.InProcess, a token of this
+// server.
 func (s *Server) RESTConfig() *rest.Config {
 	c := s.restConfig()
 	admin := s.server.Admin()
@@ -153,7 +155,8 @@ func (s *Server) restConfig() *rest.Config {
 // Kubeconfig returns the content of a kubeconfig for an administrator, nil with Serving.InProcess.
 func (s *Server) Kubeconfig() []byte { return s.server.Kubeconfig() }
 
-// KubeconfigPath is the file that holds it, "" for a server without a directory.
+// KubeconfigPath returns the path of a file with the content of Kubeconfig, "" for a server without a data
+// directory.
 func (s *Server) KubeconfigPath() string { return s.server.KubeconfigPath() }
 
 // Snapshot keeps the present state of the server, with all acknowledged writes: a prepared state from which many servers
@@ -166,8 +169,8 @@ func (s *Server) Snapshot(ctx context.Context) (*Snapshot, error) {
 	return &Snapshot{snapshot: p, config: s.config}, nil
 }
 
-// Fork starts a server with the state of s. Afterwards neither sees the writes of the other. See Snapshot.Start, which is
-// better for more than one fork of the same state.
+// Fork starts a server with the state of s. Afterwards, neither server sees the writes of the other one. To start
+// several servers with the same state, use Snapshot and Snapshot.Start.
 func (s *Server) Fork(ctx context.Context, change ...func(*config.Config)) (*Server, error) {
 	p, err := s.Snapshot(ctx)
 	if err != nil {
@@ -202,7 +205,7 @@ func (sn *Snapshot) Start(ctx context.Context, change ...func(*config.Config)) (
 		f(&c)
 	}
 	complete := c.Complete()
-	complete.Storage.DataDir = c.Storage.DataDir // it has no default here: the snapshot's server may use that
+	complete.Storage.DataDir = c.Storage.DataDir // no default: the original server may use it
 	s, err := sn.snapshot.Start(ctx, complete)
 	if err != nil {
 		return nil, err
@@ -210,5 +213,6 @@ func (sn *Snapshot) Start(ctx context.Context, change ...func(*config.Config)) (
 	return newServer(s, c), nil
 }
 
-// Close removes what the snapshot keeps. Servers that were started from it are not affected.
+// Close releases the files and the memory that the snapshot holds. Servers that were started from it are not
+// affected.
 func (sn *Snapshot) Close() error { return sn.snapshot.Close() }

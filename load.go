@@ -29,12 +29,12 @@ import (
 // loadManager is the field manager of loaded objects.
 const loadManager = "keelson-load"
 
-// Load applies the objects in files, and in the files of folders and of their subfolders with the endings .yaml, .yml and
-// .json, in the order of their names. A file can have several documents, and Lists. CustomResourceDefinitions come first
-// and then Namespaces, wherever they are; Load waits until custom resources are served. An object without a namespace is
-// in the namespace default. An existing object is changed (by a server-side apply with force), so files may be loaded
-// again. The error names the path of the file, the number of the document in it and the object at which Load has stopped;
-// earlier objects stay.
+// Load applies the objects in files. Of a folder and its subfolders, it reads the files with the endings .yaml,
+// .yml and .json, in the order of their names. A file can have several documents, and Lists.
+// CustomResourceDefinitions are applied first and then Namespaces, wherever they are; Load waits until custom
+// resources are served. An object without a namespace is in the namespace default. An existing object is changed
+// (by a server-side apply with force), so files may be loaded again. If Load fails, the error names the path of
+// the file, the number of the document in it and the object. Objects that were applied before stay.
 func (s *Server) Load(ctx context.Context, paths ...string) error {
 	var all []document
 	for _, p := range paths {
@@ -50,7 +50,7 @@ func (s *Server) Load(ctx context.Context, paths ...string) error {
 	return s.load(ctx, all)
 }
 
-// LoadFS is Load for files and folders of a file system, such as an embed.FS.
+// LoadFS works as Load, for files and folders of a file system, such as an embed.FS.
 func (s *Server) LoadFS(ctx context.Context, fsys fs.FS, paths ...string) error {
 	walk := func(root string, visit fs.WalkDirFunc) error { return fs.WalkDir(fsys, root, visit) }
 	read := func(name string) ([]byte, error) { return fs.ReadFile(fsys, name) }
@@ -71,12 +71,12 @@ type document struct {
 	object *unstructured.Unstructured
 }
 
-// String returns what errors call the object.
+// String returns the name of the object in errors.
 func (d *document) String() string {
 	return fmt.Sprintf("%s: %s %s", d.place, d.object.GetKind(), d.object.GetName()+d.object.GetGenerateName())
 }
 
-// phase returns when a document is loaded: smaller numbers come first.
+// phase returns the order of loading: documents with smaller numbers are loaded first.
 func (d *document) phase() int {
 	switch d.object.GroupVersionKind().GroupKind() {
 	case schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}:
@@ -182,7 +182,7 @@ func (s *Server) load(ctx context.Context, documents []document) error {
 // loader applies objects of any kind.
 type loader struct {
 	client *rest.RESTClient
-	// resources are those of a group and version, as far as they were asked for.
+	// resources has the resources of each group and version that was already requested from discovery.
 	resources map[schema.GroupVersion][]metav1.APIResource
 }
 
@@ -195,7 +195,7 @@ func newLoader(c *rest.Config) (*loader, error) {
 	return &loader{client: client, resources: map[schema.GroupVersion][]metav1.APIResource{}}, err
 }
 
-// apply applies an object, or creates one whose name the server generates.
+// apply applies an object. If only generateName is set, it creates the object instead.
 func (l *loader) apply(ctx context.Context, obj *unstructured.Unstructured) error {
 	gvk := obj.GroupVersionKind()
 	resource, err := l.resource(ctx, gvk)

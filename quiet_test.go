@@ -18,16 +18,16 @@ import (
 	"github.com/keelson-dev/keelson"
 )
 
-// ownerLabel is on the ConfigMaps that mirror makes Secrets for.
+// ownerLabel is the label of ConfigMaps for which mirror creates a Secret.
 const ownerLabel = "owner"
 
-// mirror is a controller that makes a Secret for each ConfigMap with ownerLabel, and owned by it. Its informer of ConfigMaps
-// is late by lag. It runs until ctx ends.
+// mirror is a controller. For each ConfigMap with ownerLabel it creates a Secret that the ConfigMap owns. Its
+// informer of ConfigMaps is late by lag. It runs until ctx ends.
 func mirror(ctx context.Context, client kubernetes.Interface, lag time.Duration) error {
 	factory := informers.NewSharedInformerFactory(client, 0)
 	maps, secrets := factory.Core().V1().ConfigMaps(), factory.Core().V1().Secrets()
 	if err := maps.Informer().SetTransform(func(o any) (any, error) {
-		time.Sleep(lag) // the informer is late; nothing waits for this time
+		time.Sleep(lag) // the informer is late; the server does not know of this delay
 		return o, nil
 	}); err != nil {
 		return err
@@ -60,9 +60,9 @@ func mirror(ctx context.Context, client kubernetes.Interface, lag time.Duration)
 	return nil
 }
 
-// TestWaitForQuiet runs a controller whose cache is late, beside the garbage collector: the Secret of a deleted ConfigMap is
-// deleted, and the controller creates it again because its cache still has the ConfigMap. After WaitForQuiet both have
-// finished.
+// TestWaitForQuiet runs a controller with a late cache, together with the garbage collector. The collector deletes
+// the Secret of a deleted ConfigMap, and the controller creates it again, because its cache still has the
+// ConfigMap. After WaitForQuiet both have finished.
 func TestWaitForQuiet(t *testing.T) {
 	const lag, quiet = 30 * time.Millisecond, time.Second
 	s := keelson.ForTest(t, inProcess)

@@ -34,8 +34,8 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// benchmarkStarts measures starts until the server is ready, and until it has answered the first create of a new client.
-// stopped is called after each server has stopped, and is not measured.
+// benchmarkStarts measures the time until the server is ready, and the time until a new client has the response to
+// its first create. It calls stopped after each server has stopped, and does not measure that.
 func benchmarkStarts(b *testing.B, start func() *keelson.Server, stopped func()) {
 	for _, name := range []string{"Ready", "FirstAnswer"} {
 		b.Run(name, func(b *testing.B) {
@@ -65,15 +65,15 @@ func benchmarkStarts(b *testing.B, start func() *keelson.Server, stopped func())
 	}
 }
 
-// BenchmarkIdle measures the anonymous memory of each of many idle servers in memory in one process, with a connected
-// client each.
+// BenchmarkIdle measures the anonymous memory of one idle server in memory with a connected client. Many of them
+// run in one process.
 func BenchmarkIdle(b *testing.B) {
 	const servers = 100
 	for _, inProcess := range []bool{false, true} {
 		b.Run(fmt.Sprintf("InProcess=%v", inProcess), func(b *testing.B) {
 			c := config.InMemory()
 			c.Serving.InProcess = inProcess
-			first := start(b, c) // with what a process makes once
+			first := start(b, c) // also makes what servers of a process share
 			defer stop(b, first)
 			settle(b, first)
 			var sum int
@@ -97,7 +97,7 @@ func BenchmarkIdle(b *testing.B) {
 // anonymousMemory returns the anonymous memory of this process in bytes, after it has collected its garbage.
 func anonymousMemory(tb testing.TB) int {
 	tb.Helper()
-	runtime.GC() // FreeOSMemory is the second collection: sync.Pool keeps its content for one
+	runtime.GC() // FreeOSMemory collects again, because sync.Pool keeps its content for one collection
 	debug.FreeOSMemory()
 	status, err := os.ReadFile("/proc/self/status")
 	if err != nil {
@@ -141,7 +141,7 @@ func clientset(tb testing.TB, s *keelson.Server) *kubernetes.Clientset {
 // TestNothingIsLeftBehind: a server that was stopped leaves no goroutine, no open file and no listener, although clients
 // hold connections and watches.
 func TestNothingIsLeftBehind(t *testing.T) {
-	stop(t, start(t, config.InMemory())) // what a process makes once
+	stop(t, start(t, config.InMemory())) // makes what servers of a process share
 	goroutines, files := goroutineStacks(), openFiles(t)
 	for i := range 4 {
 		c := config.InMemory()
@@ -153,7 +153,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 			t.Fatal(err)
 		}
 		stop(t, s) // although nobody reads the watch
-		w.Stop()   // its goroutine is one of the client
+		w.Stop()   // ends the client's own goroutine of the watch
 	}
 	wait.Seen(t, "the goroutines and the files to be gone", func() (bool, string) {
 		if now := goroutineStacks(); strings.Count(now, "\n\n") > strings.Count(goroutines, "\n\n") {
@@ -172,7 +172,7 @@ func goroutineStacks() string {
 	return b.String()
 }
 
-// openFiles returns what the open file descriptors of this process refer to.
+// openFiles returns the targets of the open file descriptors of this process.
 func openFiles(t *testing.T) []string {
 	t.Helper()
 	const dir = "/proc/self/fd"
@@ -192,8 +192,8 @@ func openFiles(t *testing.T) []string {
 	return out
 }
 
-// TestIdleServersAreSmall: an idle server with a connected client takes about 3 MB of heap and stacks. The limit is a
-// little higher, because what the runtime keeps differs between runs.
+// TestIdleServersAreSmall checks the memory of an idle server with a connected client: about 3 MB of heap and
+// stacks. The limit is a little higher, because the overhead of the runtime differs between runs.
 func TestIdleServersAreSmall(t *testing.T) {
 	const servers, most = 20, 13 << 18 // 3.25 MiB
 	used := func() int64 {
@@ -204,7 +204,7 @@ func TestIdleServersAreSmall(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return int64(m.HeapAlloc + m.StackInuse)
 	}
-	first := start(t, config.InMemory()) // with what a process makes once
+	first := start(t, config.InMemory()) // also makes what servers of a process share
 	defer stop(t, first)
 	settle(t, first)
 	before := used()
@@ -220,7 +220,7 @@ func TestIdleServersAreSmall(t *testing.T) {
 	}
 }
 
-// settle waits until the controllers of a new server have made what belongs to its namespaces.
+// settle waits until the controllers of a new server have created the objects in its namespaces.
 func settle(tb testing.TB, s *keelson.Server) {
 	tb.Helper()
 	client := clientset(tb, s)
@@ -230,8 +230,8 @@ func settle(tb testing.TB, s *keelson.Server) {
 	}
 }
 
-// TestLaterServersHaveTheSameObjects: the first server of a process creates the default objects one by one, and later
-// ones copy them. They must not differ but in UIDs and times.
+// TestLaterServersHaveTheSameObjects compares the default objects of two servers. The first server of a process
+// creates them one by one, and later servers copy them. Only UIDs and times may differ.
 func TestLaterServersHaveTheSameObjects(t *testing.T) {
 	type object struct {
 		kind, name string
@@ -276,7 +276,7 @@ func TestLaterServersHaveTheSameObjects(t *testing.T) {
 		}
 		return out
 	}
-	// The aggregation writes some roles soon after the start.
+	// The aggregation controller writes some roles soon after the start, so it is off.
 	without := func(c *config.Config) { c.Controllers.Names = []string{"-clusterrole-aggregation-controller", "*"} }
 	first, second := keelson.ForTest(t, without), keelson.ForTest(t, without)
 	a, b := read(first), read(second)

@@ -20,28 +20,30 @@ import (
 type Request struct {
 	// Time is when the request arrived.
 	Time time.Time
-	// User is the name of the user whose permissions counted, after impersonation. It is empty if the request was not
-	// authenticated.
+	// User is the name of the user whose permissions were checked, after impersonation. It is empty if the request
+	// was not authenticated.
 	User string
 	// Groups are the groups of the user.
 	Groups []string
 	// UserAgent is the header User-Agent, by which programs name themselves.
 	UserAgent string
-	// Verb is the verb of the API: get, list, watch, create, update, patch, delete, deletecollection. It is the method
-	// in lower case, and Resource is empty, if the request is not about a resource.
+	// Verb is the verb of the API: get, list, watch, create, update, patch, delete, deletecollection. For a
+	// request without a resource, it is the HTTP method in lower case, and Resource is empty.
 	Verb string
-	// Group is the API group, such as apps. It is empty for the core group, of pods for example.
+	// Group is the API group, such as apps. It is empty for the core group, which has pods for example.
 	Group string
 	// Version is the version of the group, such as v1.
 	Version string
 	// Resource is the plural name in lower case, such as deployments.
 	Resource string
-	// Subresource is what follows the name of the object in the path, such as status. It is empty for most requests.
+	// Subresource is the part of the path after the name of the object, such as status. It is empty for most
+	// requests.
 	Subresource string
-	// Namespace is empty for requests about objects without a namespace, or of all namespaces.
+	// Namespace is empty for requests for cluster-scoped objects and for all namespaces.
 	Namespace string
-	// Name is the name of the object, also of one that the request has created, or would have created without a fault. It is
-	// empty for a create that was refused otherwise, or without a name in the object that a fault answered.
+	// Name is the name of the object. For a create, it is the name of the created object, or, if a fault prevented
+	// that, the name in the request. It is empty for a create that was refused for another reason, or that has no
+	// name in either place.
 	Name string
 	// Path is the path of the URL, without the query.
 	Path string
@@ -64,7 +66,7 @@ type Match struct {
 	Group string
 	// Resource is the plural name in lower case, such as deployments.
 	Resource string
-	// Subresource is the subresource alone, such as status. Empty matches requests with any and without one.
+	// Subresource is the subresource, such as status. Empty matches requests with a subresource and without one.
 	Subresource string
 	// Namespace is the namespace of the objects.
 	Namespace string
@@ -74,10 +76,9 @@ type Match struct {
 	User string
 }
 
-// Requests returns the requests of clients so far that match, in the order in which they arrived: who has sent them,
-// the verb and the object, and the status of the answer. The last 50,000 requests at least are kept. Writes of
-// controllers in the server are not requests. It panics if no request can match, and without Testing.Record, which
-// ForTest sets.
+// Requests returns the requests of clients so far that match m, in the order in which they arrived. At least the
+// last 50,000 requests are kept. Writes of controllers in the server are not requests. It panics if no request can
+// match, or without Testing.Record, which ForTest sets.
 func (s *Server) Requests(m Match) []Request {
 	var out []Request
 	for _, r := range s.traffic().Requests(m.checked()) {
@@ -89,9 +90,9 @@ func (s *Server) Requests(m Match) []Request {
 // ForgetRequests removes all recorded requests. It panics without Testing.Record.
 func (s *Server) ForgetRequests() { s.traffic().Forget() }
 
-// CutWatches ends the watches of clients that match and run now, and returns how many they are. Clients usually resume
-// them; inject Fail{Code: 410} into watches before, to make them list again. It panics if no request can match, and
-// without Testing.Record.
+// CutWatches ends the running watches of clients that match m, and returns their number. Clients usually resume
+// them. To make clients list again, first inject Fail{Code: 410} into watches. It panics if no request can match,
+// or without Testing.Record.
 func (s *Server) CutWatches(m Match) int { return s.traffic().CutWatches(m.checked()) }
 
 // checked returns m for package traffic. It panics if no request can match.
@@ -108,11 +109,11 @@ type Fault interface{ fault() traffic.Fault }
 
 // Fail answers a request with an error, and does not carry it out.
 type Fail struct {
-	// Code is the HTTP status, such as 409, 410, 429, 500 or 503. The Status in the body is as kube-apiserver makes it
-	// for that code.
+	// Code is the HTTP status, such as 409, 410, 429, 500 or 503. The body is the Status that kube-apiserver sends
+	// with that code.
 	Code int
-	// RetryAfter is the header Retry-After, in whole seconds; 0 leaves it out. The codes 429, 503 and 504 can have it:
-	// client-go then sends the request again by itself.
+	// RetryAfter is the header Retry-After, in whole seconds; 0 means no header. It is allowed for the codes 429,
+	// 503 and 504. client-go then sends the request again by itself.
 	RetryAfter time.Duration
 }
 
@@ -128,7 +129,7 @@ type Drop struct{}
 // DropAnswer carries out the request, and then closes the connection without an answer.
 type DropAnswer struct{}
 
-// Stale answers a list as it was at a resource version. It needs a Match with the Verb list.
+// Stale answers a list with the objects at an older resource version. It needs a Match with the Verb list.
 type Stale struct {
 	// ResourceVersion is that of an object or of a list.
 	ResourceVersion string
@@ -149,9 +150,10 @@ func (s Stale) fault() traffic.Fault      { return traffic.Stale(s) }
 // the faults of the first injection that matches and has requests left. Requests that have begun, such as watches, are
 // not affected.
 //
-// Inject panics if the faults could not happen as they say: no request can match; the Match has the Verb create and the
-// Name of a new object, which is not known when faults happen; a Code is no status of an error, or does not go with a
-// RetryAfter; a duration is not positive. It also panics without Testing.Record, which ForTest sets.
+// Inject panics if the faults could not happen: no request can match; the Match has the Verb create and the Name
+// of a new object, which the server does not know yet at that time; a Code is not an error status, or does not
+// allow the given RetryAfter; a duration is not positive. It also panics without Testing.Record, which ForTest
+// sets.
 func (s *Server) Inject(m Match, faults ...Fault) (remove func()) {
 	return s.inject(traffic.All, m, faults)
 }
@@ -216,8 +218,9 @@ func ServeWebhook(h http.Handler) (*Webhook, error) {
 	return w, nil
 }
 
-// Close ends the webhook. It takes no new calls and waits up to a second for those that run: beside the requests of a
-// test, the server's own controllers call a webhook, for example for the ConfigMap kube-root-ca.crt of each namespace.
+// Close ends the webhook. It accepts no new calls and waits up to a second for running ones. Besides the requests
+// of a test, the server's own controllers cause calls, for example for the ConfigMap kube-root-ca.crt of each
+// namespace.
 func (w *Webhook) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -230,7 +233,7 @@ func (w *Webhook) Close() error {
 	return nil
 }
 
-// ClientConfig returns how the server calls the webhook at a path, for a MutatingWebhookConfiguration or a
+// ClientConfig returns the URL and the authority of the webhook at a path, for a MutatingWebhookConfiguration or a
 // ValidatingWebhookConfiguration. The conversion webhook of a CustomResourceDefinition has the same two fields.
 func (w *Webhook) ClientConfig(path string) admissionregistrationv1.WebhookClientConfig {
 	at := w.URL + (&url.URL{Path: path}).EscapedPath()

@@ -27,8 +27,8 @@ import (
 	"github.com/keelson-dev/keelson/config"
 )
 
-// TestRequestsAreRecorded: who has sent which request about which object, and what was answered, also for a generated
-// name, a refused request, one that is not authenticated, and a watch that runs.
+// TestRequestsAreRecorded checks the recorded user, verb, object and status of requests: also for a generated
+// name, a refused request, an unauthenticated one, and a watch that still runs.
 func TestRequestsAreRecorded(t *testing.T) {
 	s := keelson.ForTest(t, inProcess)
 	admin, jane := clientset(t, s), clientFor(t, s.RESTConfigFor("jane"))
@@ -242,8 +242,8 @@ items:
 - {apiVersion: v1, kind: Namespace, metadata: {name: team}}
 `
 
-// TestLoad: definitions and namespaces come first, wherever they are; files can be loaded again; an error names the
-// whole path of its file, and the document.
+// TestLoad checks that definitions and namespaces are loaded first, wherever they are, that files can be loaded
+// again, and that an error has the whole path of its file and the number of the document.
 func TestLoad(t *testing.T) {
 	s := keelson.ForTest(t, inProcess)
 	dir := t.TempDir()

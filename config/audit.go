@@ -6,9 +6,10 @@ import "time"
 const (
 	// AuditBatch buffers events and writes them in batches; requests never wait.
 	AuditBatch = "batch"
-	// AuditBlocking has a request wait until its events are written.
+	// AuditBlocking makes a request wait until its events are written.
 	AuditBlocking = "blocking"
-	// AuditBlockingStrict is AuditBlocking, and a request fails if the event of its arrival cannot be written.
+	// AuditBlockingStrict works as AuditBlocking. In addition, a request fails if the event of its arrival cannot
+	// be written.
 	AuditBlockingStrict = "blocking-strict"
 )
 

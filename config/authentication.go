@@ -66,9 +66,11 @@ type RequestHeader struct {
 	ClientCAFile string `flag:"requestheader-client-ca-file"`
 	// AllowedNames are the accepted common names of the certificates. Empty accepts all (--requestheader-allowed-names).
 	AllowedNames []string `flag:"requestheader-allowed-names"`
-	// UsernameHeaders are the headers of the user name; the first that is there counts (--requestheader-username-headers).
+	// UsernameHeaders are the headers of the user name; the first one in a request is used
+	// (--requestheader-username-headers).
 	UsernameHeaders []string `flag:"requestheader-username-headers"`
-	// UIDHeaders are the headers of the user's UID; the first that is there counts (--requestheader-uid-headers).
+	// UIDHeaders are the headers of the user's UID; the first one in a request is used
+	// (--requestheader-uid-headers).
 	UIDHeaders []string `flag:"requestheader-uid-headers"`
 	// GroupHeaders are the headers of the user's groups (--requestheader-group-headers).
 	GroupHeaders []string `flag:"requestheader-group-headers"`
@@ -81,7 +83,7 @@ type RequestHeader struct {
 type OIDC struct {
 	// IssuerURL is the https URL of the issuer. Empty accepts no tokens of issuers (--oidc-issuer-url).
 	IssuerURL string `flag:"oidc-issuer-url"`
-	// ClientID is the client that tokens must be meant for (--oidc-client-id).
+	// ClientID is the client for which tokens must be issued, as their audience (--oidc-client-id).
 	ClientID string `flag:"oidc-client-id"`
 	// CAFile is a PEM file of the authorities of the issuer's certificate. The default are those of the system
 	// (--oidc-ca-file).

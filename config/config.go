@@ -1,4 +1,5 @@
-// Package config has the configuration of a server: what the flags of the command `keelson serve` say, as Go values.
+// Package config has the configuration of a server. Its fields correspond to the flags of the command `keelson
+// serve`.
 //
 // The zero value of each field means its default, so that Config{} is a server like `keelson serve` without flags, but for the
 // web console (Serving.Console):
@@ -8,10 +9,11 @@
 //	c.Serving.Port = 8443
 //	s, err := keelson.Start(ctx, c)
 //
-// Default, InMemory and KubeAPIServer return configurations to begin with, in which the defaults are written out. To
-// change Storage.Backend or Authentication.NoOwnCredentials, begin with Config{}: defaults of other fields depend on them. Where 0
-// says something else than the default (no limit, no caching), the field says that None stands for it. A switch that is on
-// by default has a field that switches it off: Requests.NoPriorityAndFairness.
+// Default, InMemory and KubeAPIServer return configurations in which all defaults are set. To change
+// Storage.Backend or Authentication.NoOwnCredentials, begin with Config{} instead, because defaults of other
+// fields depend on them. In some fields, 0 would mean something other than the default, such as no limit. Their
+// comments say that None means 0 there. A function that is on by default has a field that switches it off, such as
+// Requests.NoPriorityAndFairness.
 //
 // The comment of a field names the flag of the command that sets it, and so does its struct tag.
 package config
@@ -22,17 +24,17 @@ type Config struct {
 	Storage Storage
 	// Serving configures the HTTPS server.
 	Serving Serving
-	// Authentication configures whose requests are accepted.
+	// Authentication configures how the users of requests are determined.
 	Authentication Authentication
 	// Authorization configures the permissions of users.
 	Authorization Authorization
-	// Admission configures which objects are accepted.
+	// Admission configures the plug-ins that check and change objects before they are stored.
 	Admission Admission
 	// Audit configures the audit log.
 	Audit Audit
 	// Requests has the limits of requests.
 	Requests Requests
-	// Network has the addresses of Services, and how the server reaches others and is reached by them.
+	// Network has the addresses of Services, and configures connections to other servers and from them.
 	Network Network
 	// Controllers configures the controllers in the server.
 	Controllers Controllers
@@ -44,8 +46,8 @@ type Config struct {
 	Testing Testing
 }
 
-// None stands for 0 in fields whose zero value means another default: no limit, no caching, no waiting. The comments of
-// these fields name it. It is a number and a duration.
+// None means 0 in fields whose zero value means a default other than 0. Depending on the field, 0 is no limit, no
+// caching or no waiting. The comments of these fields name None. It can be used as a number and as a duration.
 const None = -1
 
 // FreePort is the Serving.Port of a server that listens on a free port.

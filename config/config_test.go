@@ -15,8 +15,8 @@ import (
 	"github.com/keelson-dev/keelson/config"
 )
 
-// TestZeroValueIsTheDefault: completing a complete configuration changes nothing, so that Default and the other functions
-// return configurations that can be given to keelson.Start.
+// TestZeroValueIsTheDefault checks that Complete does not change a complete configuration. So the results of
+// Default and of the other functions can be passed to keelson.Start.
 func TestZeroValueIsTheDefault(t *testing.T) {
 	if d := config.Default(); !reflect.DeepEqual(d.Complete(), d) {
 		t.Errorf("Default() is not complete: %+v", d)
@@ -34,7 +34,7 @@ func TestZeroValueIsTheDefault(t *testing.T) {
 	}
 }
 
-// TestNone: None is 0 after a configuration was completed, in all fields that name it in their comments and in no others.
+// TestNone checks that Complete makes None 0 in exactly those fields whose comments name None.
 func TestNone(t *testing.T) {
 	comments := map[string]string{}
 	for _, f := range fields(t) {
@@ -182,7 +182,8 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// onCommandLine compares the message of a configuration with what kube-apiserver prints.
+// onCommandLine checks the error that the command prints for a changed configuration: the same as kube-apiserver
+// prints.
 func onCommandLine(t *testing.T, want string, change func(*config.Config)) {
 	t.Helper()
 	c := config.Default()

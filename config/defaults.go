@@ -12,19 +12,20 @@ const (
 	defaultSigningAlgorithm = "RS256"
 )
 
-// Default returns what `keelson serve` does without flags, with the defaults written out: data in ./keelson-data, HTTPS on
-// 127.0.0.1:6443. A server with Config{} is the same.
+// Default returns the configuration of `keelson serve` without flags, except for Serving.Console. All defaults are
+// set: data in ./keelson-data, HTTPS on 127.0.0.1:6443. A server with Config{} is the same.
 func Default() Config { return Config{}.Complete() }
 
-// InMemory returns a server that writes nothing to disk and listens on a free port of the loopback interface.
+// InMemory returns the configuration of a server that writes nothing to disk and listens on a free port of the
+// loopback interface.
 func InMemory() Config {
 	c := Config{Storage: Storage{Backend: StorageMemory}}.Complete()
 	c.Serving.Port = FreePort
 	return c
 }
 
-// KubeAPIServer returns what kube-apiserver does without flags. It has to be completed as for kube-apiserver: without etcd
-// servers, an issuer of service account tokens and keys for it, keelson.Start fails.
+// KubeAPIServer returns the configuration of kube-apiserver without flags. As with kube-apiserver, the caller must
+// add some fields: without etcd servers, an issuer of service account tokens and keys for it, keelson.Start fails.
 func KubeAPIServer() Config {
 	c := Config{
 		Storage:        Storage{Backend: StorageEtcd},
@@ -37,9 +38,9 @@ func KubeAPIServer() Config {
 	return c.Complete()
 }
 
-// Complete returns what the configuration means: fields with the zero value get their defaults, and None becomes 0. It
-// is for inspecting a configuration and for Validate. keelson.Start completes its configuration itself, and should get
-// the original: in a complete configuration a 0 that was None cannot be told from a field that was not set.
+// Complete returns the configuration in which fields with the zero value have their defaults, and None is 0. Use
+// it to inspect a configuration, and before Validate. keelson.Start completes its configuration itself. Pass it
+// the original: after Complete, a 0 that was None cannot be distinguished from a field that was not set.
 func (c Config) Complete() Config {
 	c.Storage.complete()
 	c.Serving.complete()

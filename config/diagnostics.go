@@ -6,8 +6,8 @@ import "log/slog"
 type Diagnostics struct {
 	// Log receives the server's log. The default is slog.Default().
 	Log *slog.Logger
-	// SetVerbosity changes how much is logged, as PUT /debug/flags/v asks for; nil leaves that path out. It is called
-	// concurrently.
+	// SetVerbosity sets the verbosity of the log to the value in a PUT /debug/flags/v. If it is nil, that path is
+	// not served. It may be called concurrently.
 	SetVerbosity func(v int) error
 	// Metrics selects the exported metrics.
 	Metrics Metrics
@@ -16,11 +16,11 @@ type Diagnostics struct {
 	TracingConfigFile string `flag:"tracing-config-file"`
 	// NoProfiling does not serve /debug/pprof (--profiling=false).
 	NoProfiling bool `flag:"!profiling"`
-	// ContentionProfiling has, with profiling, the profile of what goroutines wait for, which costs time at each wait
-	// (--contention-profiling).
+	// ContentionProfiling adds, if profiling is on, the profile of the times for which goroutines wait. Recording
+	// it costs time at each wait (--contention-profiling).
 	ContentionProfiling bool `flag:"contention-profiling"`
-	// DebugSocketPath is a Unix domain socket on which /debug/pprof and /debug/flags/v are served without authentication to
-	// the user of the process, also with NoProfiling; "" is none (--debug-socket-path).
+	// DebugSocketPath is a Unix domain socket that serves /debug/pprof and /debug/flags/v, also with NoProfiling.
+	// Only the user of the process can connect, without authentication. "" means no socket (--debug-socket-path).
 	DebugSocketPath string `flag:"debug-socket-path"`
 	// LogsHandler serves the files of /var/log below /logs/ (--enable-logs-handler).
 	LogsHandler bool `flag:"enable-logs-handler"`
@@ -32,13 +32,14 @@ type Diagnostics struct {
 type Metrics struct {
 	// Disabled are the names of metrics that are not shown. It has precedence over ShowHiddenFor (--disabled-metrics).
 	Disabled []string `flag:"disabled-metrics"`
-	// AllowedLabels are the values that labels of metrics may have: "METRIC,LABEL" -> "VALUE,VALUE". Other values become
-	// "unexpected". Series that have the same labels then are added up (--allow-metric-labels).
+	// AllowedLabels maps labels of metrics to their allowed values: "METRIC,LABEL" -> "VALUE,VALUE". Other values
+	// are replaced by "unexpected". Series whose labels are then equal are added up (--allow-metric-labels).
 	AllowedLabels map[string]string `flag:"allow-metric-labels"`
 	// AllowedLabelsFile is a YAML file with a field allowListMapping, in place of AllowedLabels
 	// (--allow-metric-labels-manifest).
 	AllowedLabelsFile string `flag:"allow-metric-labels-manifest"`
-	// ShowHiddenFor is the minor version before the present one, such as 1.36, to show also the metrics that kube-apiserver
-	// has deprecated so long ago that it hides them. Empty hides them (--show-hidden-metrics-for-version).
+	// ShowHiddenFor is empty, or the minor version before the present one, such as 1.36. With that version, the
+	// server also exports metrics that kube-apiserver hides because it deprecated them long ago
+	// (--show-hidden-metrics-for-version).
 	ShowHiddenFor string `flag:"show-hidden-metrics-for-version"`
 }

@@ -17,7 +17,8 @@ type Error struct {
 // Errorf returns an error whose message names fields in braces: "{Storage.DataDir} must not be empty".
 func Errorf(format string, args ...any) *Error { return &Error{err: fmt.Errorf(format, args...)} }
 
-// OnCommandLine sets another message for CommandLine, where kube-apiserver has one of its own. It returns e.
+// OnCommandLine sets the message for CommandLine if kube-apiserver has a message of its own for this error. It
+// returns e.
 func (e *Error) OnCommandLine(format string, args ...any) *Error {
 	e.command = fmt.Sprintf(format, args...)
 	return e
@@ -71,20 +72,21 @@ func CommandLine(err error) string {
 	return message
 }
 
-// Field is a field of Config or of one of its groups that is no group itself.
+// Field is a field of Config, or of one of its groups, that is not itself a group.
 type Field struct {
 	// Path is where the field is, such as Storage.Etcd.Servers.
 	Path string
 	// Flags are the flags of the command that set the field, without the dashes. The first one is preferred. It may be empty.
 	Flags []string
-	// Inverted means that a flag that is true sets the field to false, all flags of the field alike. Its tag begins with "!".
+	// Inverted means that a flag with the value true sets the field to false. The tag of such a field begins with
+	// "!".
 	Inverted bool
 }
 
 // Fields returns the fields of Config in the order of their declarations.
 func Fields() []Field { return fieldsOf(reflect.TypeFor[Config](), "", "") }
 
-// fieldsOf returns the fields of a group. prefix is what the flags of a group begin with whose own tags begin with "-".
+// fieldsOf returns the fields of a group. prefix is the beginning of flags whose tags in the group begin with "-".
 func fieldsOf(group reflect.Type, path, prefix string) []Field {
 	var out []Field
 	for i := range group.NumField() {

@@ -25,8 +25,8 @@ type Network struct {
 	// ServiceNodePortRange is the range of node ports: first-last, both inclusive. The default is 30000-32767
 	// (--service-node-port-range).
 	ServiceNodePortRange string `flag:"service-node-port-range"`
-	// EgressConfigFile is an EgressSelectorConfiguration: through which proxies the server opens connections. Empty opens all
-	// directly (--egress-selector-config-file).
+	// EgressConfigFile is an EgressSelectorConfiguration, which defines the proxies through which the server opens
+	// connections. If it is empty, the server connects directly (--egress-selector-config-file).
 	EgressConfigFile string `flag:"egress-selector-config-file"`
 	// ControlPlane configures how the server presents itself in the cluster.
 	ControlPlane ControlPlane
@@ -40,9 +40,10 @@ type Network struct {
 
 // ControlPlane configures how the server presents itself in the cluster.
 type ControlPlane struct {
-	// AdvertiseAddress is the IP address at which others reach the server. The default, also of an unspecified address such as
-	// 0.0.0.0, is Serving.Address or, if that is unspecified, the address of the host. With an EndpointReconciler other than
-	// ReconcilerNone it may be no loopback or link-local address (--advertise-address).
+	// AdvertiseAddress is the IP address for clients on other machines. If it is empty or unspecified, such as
+	// 0.0.0.0, the default is Serving.Address or, if that is unspecified too, the address of the host. With an
+	// EndpointReconciler other than ReconcilerNone it must not be a loopback or link-local address
+	// (--advertise-address).
 	AdvertiseAddress string `flag:"advertise-address"`
 	// EndpointReconciler is ReconcilerLease, the default (the endpoints of the Service kubernetes are the servers with a
 	// lease in the store), or ReconcilerNone. ReconcilerMasterCount is treated as ReconcilerLease
@@ -72,7 +73,7 @@ type Connections struct {
 	// KubeletTimeout is how long connecting to a kubelet may take. The default is 5 seconds; None is no limit
 	// (--kubelet-timeout).
 	KubeletTimeout time.Duration `flag:"kubelet-timeout"`
-	// KubeletPort is the port of kubelets whose node does not name one. The default is 10250 (--kubelet-port).
+	// KubeletPort is the port of kubelets whose Node object has no port. The default is 10250 (--kubelet-port).
 	KubeletPort int `flag:"kubelet-port"`
 	// MaxBytesPerSecond limits each direction of a connection that was upgraded to another protocol, in bytes in a second. 0,
 	// the default, is no limit (--max-connection-bytes-per-sec).
@@ -85,8 +86,8 @@ type Connections struct {
 
 // Aggregation configures how requests are forwarded to extension API servers.
 type Aggregation struct {
-	// ByEndpoints connects to the endpoints of Services whose programs the server calls, such as extension API servers and
-	// webhooks, rather than to their cluster IPs (--enable-aggregator-routing).
+	// ByEndpoints makes the server call extension API servers and webhooks through the endpoints of their
+	// Services, instead of through the cluster IPs (--enable-aggregator-routing).
 	ByEndpoints bool `flag:"enable-aggregator-routing"`
 	// ProxyClientCertFile is a PEM file of the certificate by which extension API servers recognize this one. It may be
 	// replaced while the server runs. If it is empty and no trusted authority is configured (ClientCAFile,
@@ -112,7 +113,8 @@ type Peers struct {
 	AdvertisePort string `flag:"peer-advertise-port"`
 }
 
-// ServiceRanges returns the ranges of ServiceClusterIPRange. The first one is the one that the Service kubernetes is in.
+// ServiceRanges returns the ranges of ServiceClusterIPRange. The address of the Service kubernetes is in the first
+// one.
 func (n *Network) ServiceRanges() ([]netip.Prefix, error) {
 	const fewestAddressBits, mostAddressBits = 3, 20 // at least 8 addresses; an allocation map that fits in memory
 	parts := strings.Split(n.ServiceClusterIPRange, ",")

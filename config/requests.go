@@ -6,8 +6,8 @@ import "time"
 type Requests struct {
 	// Timeout bounds a request that is not long-running. The default is 1 minute (--request-timeout).
 	Timeout time.Duration `flag:"request-timeout"`
-	// MinWatchTimeout is how long a watch without a timeout of its own lasts at least, in whole seconds; it lasts up to twice
-	// that. The default is 30 minutes (--min-request-timeout).
+	// MinWatchTimeout is the least duration of a watch whose request sets no timeout, in whole seconds. The server
+	// chooses a random duration between this and twice this. The default is 30 minutes (--min-request-timeout).
 	MinWatchTimeout time.Duration `flag:"min-request-timeout"`
 	// MaxInFlight is how many requests that read are served at a time. The default is 400; None is no limit. With priority
 	// and fairness only the sum of this and MaxMutatingInFlight matters, which must not be 0 (--max-requests-inflight).

@@ -27,11 +27,12 @@ type Serving struct {
 	// ExternalHostname is the host in URLs of the server in discovery documents. The default is the address that the server
 	// advertises (--external-hostname).
 	ExternalHostname string `flag:"external-hostname"`
-	// Console serves the web console at /console/, to everybody who can connect: what it shows are requests with the credentials
-	// of the person. It is not served with Authentication.NoAnonymous. `keelson serve` sets it; the default is false (--console).
+	// Console serves the web console at /console/ to everybody who can connect. It contains no objects itself: its
+	// page requests them with the user's credentials. It is not served with Authentication.NoAnonymous. `keelson
+	// serve` switches it on; the default of this field is false (--console).
 	Console bool `flag:"console"`
-	// LivezGracePeriod is how long after the start /livez does not fail: what is under way then is assumed to go well. The
-	// default is 0 (--livez-grace-period).
+	// LivezGracePeriod is the time after the start in which /livez does not fail, because the server may still be
+	// starting. The default is 0 (--livez-grace-period).
 	LivezGracePeriod time.Duration `flag:"livez-grace-period"`
 	// Shutdown configures how the server stops.
 	Shutdown Shutdown
@@ -44,12 +45,13 @@ type TLS struct {
 	CertFile string `flag:"tls-cert-file"`
 	// KeyFile is a PEM file of the key of CertFile (--tls-private-key-file).
 	KeyFile string `flag:"tls-private-key-file"`
-	// CertDir is a directory with the files apiserver.crt and apiserver.key, which are used if CertFile is empty. If they
-	// are missing, the server writes its own certificate there. Empty keeps that with the others in the data directory
-	// (--cert-dir).
+	// CertDir is a directory with the files apiserver.crt and apiserver.key, which are used if CertFile is empty.
+	// If they are missing, the server writes its own certificate there. If CertDir is empty, that certificate is
+	// only in the data directory (--cert-dir).
 	CertDir string `flag:"cert-dir"`
-	// SNICertKeys are further certificates, each as "cert file,key file" or "cert file,key file:name,*.name": for clients
-	// that ask for one of the names, or for a name in the certificate (--tls-sni-cert-key).
+	// SNICertKeys are further certificates, each as "cert file,key file" or "cert file,key file:name,*.name". A
+	// client gets one if it asks for one of the names, or without names for a name in the certificate
+	// (--tls-sni-cert-key).
 	SNICertKeys []string `flag:"tls-sni-cert-key"`
 	// MinVersion is VersionTLS10, VersionTLS11, VersionTLS12 or VersionTLS13. The default is VersionTLS12
 	// (--tls-min-version).
@@ -71,7 +73,7 @@ type Shutdown struct {
 	// SendRetryAfter keeps the server listening while it waits for requests in flight; new requests get 429
 	// (--shutdown-send-retry-after).
 	SendRetryAfter bool `flag:"shutdown-send-retry-after"`
-	// WatchGrace is the time over which watches are ended. 0, the default, ends all at once
-	// (--shutdown-watch-termination-grace-period).
+	// WatchGrace is the time over which the ends of watches are spread. With 0, the default, all end at the same
+	// time (--shutdown-watch-termination-grace-period).
 	WatchGrace time.Duration `flag:"shutdown-watch-termination-grace-period"`
 }

@@ -14,29 +14,30 @@ type Storage struct {
 	// Backend is StorageEmbedded (in DataDir), StorageMemory (nothing is left when the server stops) or StorageEtcd. The
 	// default is StorageEmbedded (--storage).
 	Backend string `flag:"storage"`
-	// DataDir has the data, the server's certificates and its kubeconfig. It is created if it is missing, and only one
-	// process may use it. The default is ./keelson-data with StorageEmbedded; with the other backends it is none: the server
-	// then makes new certificates at each start, and writes nothing to disk (--data-dir).
+	// DataDir has the data, the server's certificates and its kubeconfig. It is created if it is missing, and only
+	// one process may use it. The default is ./keelson-data with StorageEmbedded. With the other backends there is
+	// no default: without DataDir, the server makes new certificates at each start and writes nothing to disk
+	// (--data-dir).
 	DataDir string `flag:"data-dir"`
 	// Etcd configures the clusters of StorageEtcd.
 	Etcd Etcd
 	// HistoryWindow is how long the embedded engine keeps old revisions. For that time a list can be continued and a
 	// watch resumed. The default is 5 minutes (--history-window).
 	HistoryWindow time.Duration `flag:"history-window"`
-	// HistoryRetention is how long what was changed or deleted can still be read after HistoryWindow, for asOf and the history
-	// of objects: a time for all resources, and RESOURCE[.GROUP][/NAMESPACE]=TIME for others, such as pods=1h,
-	// */kube-system=7d. The default is 24h with StorageEmbedded and none in memory; Events and Leases are not kept unless they are
-	// named (--history-retention).
+	// HistoryRetention is how long old versions of changed and deleted objects can be read after HistoryWindow,
+	// for asOf and the history of objects: TIME for all resources, and RESOURCE[.GROUP][/NAMESPACE]=TIME for
+	// exceptions, such as pods=1h and */kube-system=7d. The default is 24h with StorageEmbedded and none in
+	// memory. Events and Leases have no history unless a rule names them (--history-retention).
 	HistoryRetention []string `flag:"history-retention"`
-	// HistoryBytes is the largest space of that on the disk; who has written most loses first. The default is 1 GiB, or a tenth
-	// of the disk if that is less (--history-max-bytes).
+	// HistoryBytes is the largest disk space for that history. Above it, the namespaces with the most history lose
+	// versions first. The default is 1 GiB, or a tenth of the disk if that is less (--history-max-bytes).
 	HistoryBytes Bytes `flag:"history-max-bytes"`
 	// EventTTL is how long an Event is kept after its last write, in whole seconds. The default is 1 hour; with None it is
 	// not removed (--event-ttl).
 	EventTTL time.Duration `flag:"event-ttl"`
-	// CacheMemory bounds the memory that objects, their encodings and the logs of their changes take. What does not fit is
-	// read from the store again. The default is a quarter of the memory of the machine, or of what the control group or
-	// GOMEMLIMIT allows the process, and at least 32 MiB (--cache-memory).
+	// CacheMemory limits the memory for objects, their encodings and the logs of their changes. Other objects are
+	// read from the store when they are needed. The default is a quarter of the machine's memory, or a quarter of
+	// the limit of the control group or of GOMEMLIMIT if that is less, but at least 32 MiB (--cache-memory).
 	CacheMemory Bytes `flag:"cache-memory"`
 	// Snapshots configures the snapshots that the server makes by itself.
 	Snapshots Snapshots
@@ -58,11 +59,11 @@ type Snapshots struct {
 	// Keep is how many snapshots are kept: when one more is complete, the oldest is removed. The default is 14
 	// (--snapshot-keep).
 	Keep int `flag:"snapshot-keep"`
-	// History puts what can still be read of the past (HistoryRetention) into the snapshots, which are larger then. The default is
-	// false (--snapshot-history).
+	// History adds the history that HistoryRetention keeps to the snapshots, which makes them larger. The default
+	// is false (--snapshot-history).
 	History bool `flag:"snapshot-history"`
-	// Recipients are public keys of age. The snapshots are encrypted for them, and then contain the keys and certificates of
-	// DataDir, and EncryptionConfigFile. The default is none (--snapshot-recipient).
+	// Recipients are public keys of age. If there are any, snapshots are encrypted for them, and also contain the
+	// keys and certificates of DataDir, and EncryptionConfigFile. The default is none (--snapshot-recipient).
 	Recipients []string `flag:"snapshot-recipient"`
 }
 
@@ -93,10 +94,10 @@ type Etcd struct {
 	// LeaseReuse limits how long a lease is used for further objects, in whole seconds. The default is 1 minute
 	// (--lease-reuse-duration-seconds).
 	LeaseReuse time.Duration `flag:"lease-reuse-duration-seconds"`
-	// HealthcheckTimeout bounds the health check named etcd, of every backend. The default is 2 seconds
-	// (--etcd-healthcheck-timeout).
+	// HealthcheckTimeout limits the time of the health check etcd, which exists for every backend. The default is
+	// 2 seconds (--etcd-healthcheck-timeout).
 	HealthcheckTimeout time.Duration `flag:"etcd-healthcheck-timeout"`
-	// ReadycheckTimeout bounds the health check named etcd-readiness, of every backend. The default is 2 seconds
-	// (--etcd-readycheck-timeout).
+	// ReadycheckTimeout limits the time of the health check etcd-readiness, which exists for every backend. The
+	// default is 2 seconds (--etcd-readycheck-timeout).
 	ReadycheckTimeout time.Duration `flag:"etcd-readycheck-timeout"`
 }

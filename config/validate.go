@@ -22,8 +22,9 @@ func (m *mistakes) add(format string, args ...any) *Error {
 	return e
 }
 
-// Validate returns what is wrong with the values of a complete configuration by themselves. Files are not read. keelson.Start
-// calls it, and checks also what only the parts of the server know: names of plug-ins and controllers, for example.
+// Validate returns the errors that can be found in the values of a complete configuration alone. It reads no
+// files. keelson.Start calls it, and also checks values that only parts of the server know, such as the names of
+// plug-ins.
 func (c *Config) Validate() error {
 	var m mistakes
 	c.Storage.validate(&m)
@@ -201,7 +202,7 @@ func (s *ServiceAccounts) validate(m *mistakes) {
 	}
 }
 
-// validateKeys adds errors if the keys of tokens are not configured, for a server that makes none.
+// validateKeys adds errors if the keys of tokens are not configured, for a server with NoOwnCredentials.
 func (s *ServiceAccounts) validateKeys(m *mistakes) {
 	if s.SigningEndpoint != "" {
 		return
@@ -316,7 +317,7 @@ func (s *AuditSink) validate(m *mistakes, path, name string, throttle bool) {
 	case !slices.Contains(modes, s.Mode):
 		m.add("{%s.Mode} must be one of %q, not %q", path, modes, s.Mode).
 			OnCommandLine("invalid audit %s mode %s, allowed modes are %q", name, s.Mode, strings.Join(modes, ","))
-	case s.Mode != AuditBatch: // what follows is not used
+	case s.Mode != AuditBatch: // the fields below are not used
 	case s.BufferSize <= 0:
 		positive("BufferSize", "buffer size", s.BufferSize)
 	case s.BatchSize <= 0:

@@ -53,7 +53,8 @@ func newCheck(out, errOut io.Writer) *cobra.Command {
 	return c
 }
 
-// checkStopped checks the data of a stopped server. If tables are damaged, it prints what a repair could not save.
+// checkStopped checks the data of a stopped server. If tables are damaged, it prints the losses that a repair
+// would have.
 func checkStopped(ctx context.Context, out, errOut io.Writer, dataDir string) error {
 	stopped, err := openStopped(dataDir)
 	damaged := errors.Is(err, embedded.ErrDamaged)
@@ -140,7 +141,7 @@ func check(ctx context.Context, out, errOut io.Writer, s *embedded.Reader, what 
 	return seen, fmt.Errorf("%d things are wrong with %s", problems, what)
 }
 
-// checkAuthor checks who made a change.
+// checkAuthor checks the stored record of the author of a change.
 func checkAuthor(by []byte) error {
 	_, err := registry.DecodeAuthor(by)
 	return err
@@ -162,7 +163,7 @@ var envelopePrefix = []byte("k8s\x00")
 // internalPaths are the prefixes of keys of kube-apiserver's own data, which are not resources.
 var internalPaths = map[string]bool{"masterleases": true, "peerserverleases": true, "ranges": true}
 
-// check returns what is wrong with a record, in one line for each error.
+// check returns the problems of a record, one line for each.
 func (c *valueCheck) check(r embedded.Record) []string {
 	c.checked.Add(1)
 	if embedded.IsLost(r.Value) {

@@ -42,13 +42,14 @@ func newCommand(out, errOut io.Writer) *cobra.Command {
 	return root
 }
 
-// kubeAPIServerName is the name of the program, and of the subcommand, that has the defaults of kube-apiserver.
+// kubeAPIServerName is the name of a subcommand with the defaults of kube-apiserver. A program of this name does
+// the same.
 const kubeAPIServerName = "kube-apiserver"
 
 // newKubeAPIServer returns the command that replaces kube-apiserver.
 func newKubeAPIServer(out, errOut io.Writer) *cobra.Command {
 	standard := config.KubeAPIServer()
-	// completeAsKubeAPIServer chooses these when their flags are not given.
+	// If their flags are not given, completeAsKubeAPIServer sets these.
 	standard.Authorization.Modes, standard.Network.ServiceClusterIPRange = nil, ""
 	c := newServe(out, errOut, personality{config: standard, kubeAPIServer: true})
 	c.Use = kubeAPIServerName

@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// compatibilityFlags are flags of kube-apiserver that have no effect in Keelson. A value is accepted if it describes
-// what Keelson does. Any other value is an error if the result would differ for clients, and otherwise a warning when
-// the server starts.
+// compatibilityFlags are flags of kube-apiserver that have no effect in Keelson. A value that describes the
+// behaviour of Keelson is accepted. Any other value is an error if clients would notice the difference, and
+// otherwise a warning when the server starts.
 type compatibilityFlags struct {
 	storageBackend, storageMediaType              string
 	watchCache                                    bool
@@ -79,7 +79,7 @@ func (c *compatibilityFlags) validate() error {
 	return errors.Join(errs...)
 }
 
-// withoutEffect returns the flags that were given and have no effect, with why.
+// withoutEffect returns a line for each flag that was given and has no effect, with the reason.
 func withoutEffect(f *pflag.FlagSet) (out []string) {
 	f.Visit(func(flag *pflag.Flag) {
 		if why, found := strings.CutPrefix(flag.Usage, "has no effect: "); found && flag.Value.String() != flag.DefValue {

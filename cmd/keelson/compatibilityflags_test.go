@@ -28,7 +28,7 @@ func TestFlagsOfKubeAPIServer(t *testing.T) {
 func TestCompatibilityFlags(t *testing.T) {
 	for _, test := range []struct {
 		args     []string
-		err      string // a part of the error
+		err      string // the error must contain this
 		warnings int
 	}{
 		{args: []string{"--storage-backend=etcd3", "--watch-cache=true"}},

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// newCompletion returns the command that prints what a shell needs to complete the arguments of keelson.
+// newCompletion returns the command that prints the completion script of a shell.
 func newCompletion(out io.Writer) *cobra.Command {
 	shells := []string{"bash", "zsh", "fish", "powershell"}
 	return &cobra.Command{

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestCompletion loads each script in its shell, where the shell is installed, and lets bash complete something.
+// TestCompletion loads each script in its shell, if that is installed, and lets bash complete some arguments.
 func TestCompletion(t *testing.T) {
 	for shell, check := range map[string][]string{"bash": {"-n"}, "zsh": {"-n"}, "fish": {"-n"}, "powershell": nil} {
 		out, errOut, code := keelson("completion", shell)
@@ -28,7 +28,7 @@ func TestCompletion(t *testing.T) {
 			t.Errorf("%s: %v\n%s", shell, err, out)
 		}
 	}
-	// What the scripts ask the program for.
+	// The scripts call the program in this way.
 	out, errOut, code := keelson("__complete", "envtest", "")
 	if code != 0 || !strings.HasPrefix(out, "install\t") {
 		t.Errorf("exit %d, %q, %q", code, out, errOut)
@@ -56,7 +56,7 @@ func TestManPages(t *testing.T) {
 			t.Fatalf("exit %d, %q", code, errOut)
 		}
 	}
-	names, count := map[string]string{}, 0 // the pages that are written, and how many of them are committed
+	names, count := map[string]string{}, 0 // contents by name; number of committed pages
 	for _, d := range []string{dir, committed} {
 		pages, err := filepath.Glob(filepath.Join(d, "*.1"))
 		if err != nil || len(pages) < 10 {
@@ -92,7 +92,7 @@ func TestManPages(t *testing.T) {
 				t.Errorf("%s has nothing in the section %s", name, section)
 			}
 		}
-		// The committed pages are these; so it is enough to look at them when they are written.
+		// The pages are equal to the committed ones, so man only needs to check them when they are written.
 		if noMan != nil || !*update {
 			continue
 		}

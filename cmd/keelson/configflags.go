@@ -15,14 +15,15 @@ import (
 	"github.com/keelson-dev/keelson/internal/server"
 )
 
-// flagTexts lists the flags of `keelson serve`: below "# title" those of a group of the help, in the groups and the order
-// of kube-apiserver's help, a line each. "name: usage" is the flag of a field of the configuration whose tag has the name;
-// a line that begins with a tab says that it is deprecated, and why. A name alone is a flag that is added elsewhere.
+// flagTexts lists the flags of `keelson serve`, one on each line, in the groups and the order of kube-apiserver's
+// help. The line "# title" begins a group. "name: usage" is the flag of the field of the configuration whose tag
+// has that name. If the next line begins with a tab, the flag is deprecated, and the line has the reason. A name
+// alone is a flag of other code.
 //
 //go:embed flags.txt
 var flagTexts string
 
-// flagText is what flagTexts says of one flag.
+// flagText is the entry of one flag in flagTexts.
 type flagText struct{ group, name, usage, deprecated string }
 
 // parseFlagTexts returns the titles of the groups, and the flags, both in the order of flagTexts.
@@ -67,10 +68,11 @@ func configFlags(f *pflag.FlagSet, c *config.Config) {
 	}
 }
 
-// deprecation is the annotation of a deprecated flag that says why.
+// deprecation is the annotation of a deprecated flag. Its value is the reason.
 const deprecation = "keelson_deprecated"
 
-// markDeprecated hides a flag in the help, and has its use logged. pflag would print the use, in no format.
+// markDeprecated hides a flag in the help and makes its use be logged. pflag itself would print it, not in the
+// log's format.
 func markDeprecated(f *pflag.FlagSet, name, why string) {
 	flag := f.Lookup(name)
 	flag.Hidden, flag.Annotations = true, map[string][]string{deprecation: {why}}
@@ -86,13 +88,13 @@ func deprecated(f *pflag.FlagSet) (lines []string) {
 	return lines
 }
 
-// wholeValues are the flags of lists each of whose values may contain commas: a flag with several values is repeated.
+// wholeValues are list flags whose values may contain commas. A flag is repeated for each value.
 var wholeValues = []string{
 	"feature-gates", "runtime-config", "service-account-issuer", "service-account-key-file", "tls-sni-cert-key",
 }
 
-// addFlag adds a flag that sets what field points to; an inverted one sets the opposite of a truth value. The default is
-// what is there. It panics if there are no flags of that type.
+// addFlag adds a flag that sets the variable to which field points, or its opposite if inverted is true. The
+// default is the present value of that variable. It panics if there are no flags of its type.
 func addFlag(f *pflag.FlagSet, field any, name, usage string, inverted bool) {
 	switch p := field.(type) {
 	case *bool:

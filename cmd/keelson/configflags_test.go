@@ -11,11 +11,11 @@ import (
 	"github.com/keelson-dev/keelson/config"
 )
 
-// otherFlags are the flags that are no field of the configuration: what the command itself does, and the log that it makes.
+// otherFlags are the flags of no configuration field: those for the command itself, and those for its log.
 const otherFlags = "version help help-all write-kubeconfig v vmodule log-format logging-format"
 
-// TestFlagsAreFields: each flag that a field names is a flag of the command, and each flag of the command that configures
-// the server is named by one field. The flags of compatibilityFlags configure nothing.
+// TestFlagsAreFields checks that each flag in the tag of a field is a flag of the command, and that one field
+// names each flag of the command that configures the server. The flags of compatibilityFlags have no fields.
 func TestFlagsAreFields(t *testing.T) {
 	flags := newServe(io.Discard, io.Discard, serveDefaults()).Flags()
 	fieldOf := map[string]string{}
@@ -42,8 +42,7 @@ func TestFlagsAreFields(t *testing.T) {
 	})
 }
 
-// TestFlagsSetTheirFields sets each flag that a field names, and checks that this field has another value then, and no
-// other.
+// TestFlagsSetTheirFields sets each flag in turn, and checks that its field changes and no other field does.
 func TestFlagsSetTheirFields(t *testing.T) {
 	values := func(c config.Config) map[string]any {
 		out := map[string]any{}

@@ -26,7 +26,7 @@ import (
 // consoleName is the name of the command that shows the web console.
 const consoleName = "console"
 
-// consoleCommand are the flags of `keelson console`, and what it uses of the program.
+// consoleCommand has the flags of `keelson console`, and the streams and functions that tests replace.
 type consoleCommand struct {
 	kubeconfig, context string
 	port                int
@@ -128,6 +128,6 @@ func openBrowser(address string) error {
 	if err := c.Start(); err != nil {
 		return err
 	}
-	go func() { _ = c.Wait() }() // whether the browser could show the page is seen there
+	go func() { _ = c.Wait() }() // the user sees in the browser whether it could show the page
 	return nil
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/console"
 )
 
-// TestConsole starts a server and `keelson console` in front of it, opens the link, and asks for the next one.
+// TestConsole starts a server and `keelson console` for it, opens the printed link, and requests another link.
 func TestConsole(t *testing.T) {
 	dir := t.TempDir()
 	server := run(t, "--data-dir", filepath.Join(dir, "data"), "--secure-port", "0")
@@ -127,7 +127,7 @@ func TestConsole(t *testing.T) {
 	}
 }
 
-// TestConsoleOpensABrowser has a browser that is there, missing, or not wanted.
+// TestConsoleOpensABrowser has cases in which a browser exists, is missing, or is not wanted.
 func TestConsoleOpensABrowser(t *testing.T) {
 	kubeconfig := filepath.Join(t.TempDir(), "config")
 	content := "current-context: a\ncontexts: [{name: a, context: {cluster: a}}]\nclusters: [{name: a, cluster: {server: 'https://127.0.0.1:1'}}]\n"
@@ -159,7 +159,8 @@ func TestConsoleOpensABrowser(t *testing.T) {
 	}
 }
 
-// lineReader is a terminal that is read after the link was printed. It calls the function then, and has no lines.
+// lineReader stands for a terminal that is first read after the link was printed. It calls the function and has no
+// lines.
 type lineReader func()
 
 // Read implements io.Reader.
@@ -168,7 +169,7 @@ func (r lineReader) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// TestConsoleIsOnByDefault: the server has the console in `keelson serve`, and not in the place of kube-apiserver.
+// TestConsoleIsOnByDefault checks that the console is on in `keelson serve`, and off in `keelson kube-apiserver`.
 func TestConsoleIsOnByDefault(t *testing.T) {
 	serve, as := newServe(io.Discard, io.Discard, serveDefaults()), newKubeAPIServer(io.Discard, io.Discard)
 	if on, off := serve.Flags().Lookup("console").DefValue, as.Flags().Lookup("console").DefValue; on != "true" || off != "false" {

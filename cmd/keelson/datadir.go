@@ -12,7 +12,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
-// stoppedStore is the locked store of a data directory that no server uses.
+// stoppedStore is the store of a data directory that no server uses. It holds the lock of the directory.
 type stoppedStore struct {
 	*embedded.Reader
 	lock *datadir.Lock
@@ -69,8 +69,8 @@ func oneLine(err error) error {
 
 const restoringName = datadir.RestoringName
 
-// createStore creates a data directory with a store that fill fills. The directory may exist but must be empty. After a
-// failure there is no store.
+// createStore creates a data directory and its store, whose content fill writes. The directory may exist but must
+// be empty. After a failure there is no store.
 func createStore(dataDir string, fill func(embedded.Options) error) (err error) {
 	lock, err := datadir.LockDataDir(dataDir)
 	if err != nil {

@@ -27,7 +27,7 @@ func newEnvtest(out, errOut io.Writer) *cobra.Command {
 	return c
 }
 
-// newEnvtestInstall returns the command that installs what envtest starts.
+// newEnvtestInstall returns the command that installs the programs that envtest starts.
 func newEnvtestInstall(out, errOut io.Writer) *cobra.Command {
 	o := assets{program: os.Executable}
 	var format string
@@ -61,7 +61,7 @@ func newEnvtestInstall(out, errOut io.Writer) *cobra.Command {
 	return c
 }
 
-// assetsDir returns the absolute path of the directory that the arguments name.
+// assetsDir returns the absolute path of the directory in args, or of the default directory.
 func assetsDir(args []string) (string, error) {
 	if len(args) > 0 {
 		return filepath.Abs(args[0])
@@ -78,11 +78,12 @@ type assets struct {
 	dir string
 	// program returns the path of the program that replaces kube-apiserver and etcd.
 	program func() (string, error)
-	kubectl string // the flag
+	kubectl string // the value of --kubectl
 	force   bool
 }
 
-// markerName is a file with the version of Keelson whose programs are in the directory.
+// markerName is the name of a file in the directory. It has the version of Keelson from which the programs were
+// installed.
 const markerName = "keelson-version"
 
 // install writes the programs, and returns the path of kubectl, "" if there is none.
@@ -166,9 +167,9 @@ func (a *assets) installKubectl() (string, error) {
 	})
 }
 
-// findKubectl returns the path of a kubectl outside of dir: on the PATH, in the directory that KUBEBUILDER_ASSETS
-// names, in the one that kubebuilder used, or among those that setup-envtest has downloaded. It returns "" if there is
-// none.
+// findKubectl returns the path of a kubectl outside of dir. It looks on the PATH, in the directory in
+// KUBEBUILDER_ASSETS, in the default directory of kubebuilder, and in the downloads of setup-envtest. It returns
+// "" if there is none.
 func findKubectl(dir string) string {
 	if path, err := exec.LookPath("kubectl"); err == nil {
 		return path
@@ -194,8 +195,8 @@ func findKubectl(dir string) string {
 	return ""
 }
 
-// linkOrCopy makes to another name of the file from, or a copy of it on another file system. It replaces to atomically,
-// also while that program runs.
+// linkOrCopy makes to a hard link to the file from, or a copy on another file system. It replaces to atomically,
+// also while a program with that name runs.
 func linkOrCopy(from, to string) error {
 	from, err := filepath.EvalSymlinks(from)
 	if err != nil {

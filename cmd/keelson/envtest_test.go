@@ -23,7 +23,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/version"
 )
 
-// installed runs `keelson envtest install` and returns the directory.
+// installed runs `keelson envtest install` into a new directory and returns that.
 func installed(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "assets")
@@ -125,7 +125,7 @@ func (p *pair) startServer(t *testing.T, flags ...string) {
 	awaitOK(t, p.url+"/healthz")
 }
 
-// status returns the status code of a request of the administrator.
+// status sends a request as the administrator and returns the status code of the response.
 func (p *pair) status(t *testing.T, method, path, body string) int {
 	t.Helper()
 	q, err := http.NewRequest(method, p.url+path, strings.NewReader(body))
@@ -143,7 +143,7 @@ func (p *pair) status(t *testing.T, method, path, body string) int {
 	return r.StatusCode
 }
 
-// unverified is a client for servers with certificates of their own, as envtest uses to wait for them.
+// unverified is a client that does not verify certificates, like the one with which envtest waits for a server.
 var unverified = &http.Client{Transport: &http.Transport{
 	TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true,
 }}
@@ -163,8 +163,8 @@ func awaitOK(t *testing.T, url string) {
 	})
 }
 
-// TestEnvtestAssets starts two pairs of etcd and kube-apiserver at the same time. They are apart, and what is stored
-// stays when kube-apiserver is restarted, as with etcd.
+// TestEnvtestAssets starts two pairs of etcd and kube-apiserver at the same time. They share no data. A restarted
+// kube-apiserver still has its objects, as with etcd.
 func TestEnvtestAssets(t *testing.T) {
 	assets := installed(t)
 	a, b := startPair(t, assets), startPair(t, assets, "--controllers=*")
@@ -175,7 +175,7 @@ func TestEnvtestAssets(t *testing.T) {
 	if code := b.status(t, "GET", maps+"/one", ""); code != http.StatusNotFound {
 		t.Errorf("the other pair answers %d", code)
 	}
-	// Controllers run only where the test asks for them.
+	// Only the pair with --controllers=* runs controllers.
 	const account = "/api/v1/namespaces/default/serviceaccounts/default"
 	wait.Until(t, "the default service account, with --controllers=*", func() bool {
 		return b.status(t, "GET", account, "") == http.StatusOK
@@ -257,7 +257,7 @@ func TestEnvtestInstallKubectl(t *testing.T) {
 	}
 }
 
-// TestEtcdProgram checks what the program says under the name etcd.
+// TestEtcdProgram checks the output of the program under the name etcd.
 func TestEtcdProgram(t *testing.T) {
 	etcd := filepath.Join(installed(t), etcdName)
 	for _, test := range []struct {
@@ -272,7 +272,7 @@ func TestEtcdProgram(t *testing.T) {
 	} {
 		cmd := exec.Command(etcd, test.args...)
 		cmd.Env = append(os.Environ(), "KEELSON_TEST_MAIN=1")
-		out, _ := cmd.CombinedOutput() // the exit code says it
+		out, _ := cmd.CombinedOutput() // the exit code is checked instead
 		if code := cmd.ProcessState.ExitCode(); code != test.code || !strings.Contains(string(out), test.want) {
 			t.Errorf("%q: exit %d, %s", test.args, code, out)
 		}

@@ -19,10 +19,10 @@ import (
 // etcdName is the name of the program that replaces etcd in tests.
 const etcdName = "etcd"
 
-// etcdProgram are the flags of the program etcd that have a meaning.
+// etcdProgram has the flags of the program etcd that have an effect.
 type etcdProgram struct {
 	options              memoryetcd.Options
-	clientURLs, peerURLs []string // where it listens
+	clientURLs, peerURLs []string // the addresses at which it listens
 	showVersion          bool
 }
 
@@ -83,7 +83,8 @@ func (p *etcdProgram) addFlags(f *pflag.FlagSet) {
 	withoutEffectOfEtcd(f)
 }
 
-// withoutEffectOfEtcd adds flags of etcd that make no difference to a member that is alone and writes nothing.
+// withoutEffectOfEtcd adds flags of etcd without an effect, because this etcd has no other members and writes no
+// files.
 func withoutEffectOfEtcd(f *pflag.FlagSet) {
 	const noFiles, alone = "has no effect: nothing is written to disk", "has no effect: there are no other members"
 	for name, why := range map[string]string{
@@ -144,7 +145,7 @@ func (p *etcdProgram) run(ctx context.Context, errOut io.Writer) error {
 	return err
 }
 
-// listenAll opens a socket for each URL. After an error none is open.
+// listenAll opens a socket for each URL. If it fails, it closes those that it has opened.
 func listenAll(ctx context.Context, urls []string) (listeners []net.Listener, err error) {
 	defer func() {
 		if err != nil {

@@ -21,8 +21,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
-// brokenDisk is an environment variable. If it is set, the test binary serves from that data directory, and syncs fail
-// while the file "broken" is beside the directory.
+// brokenDisk is an environment variable with a data directory. If it is set, the test binary serves from that
+// directory, and syncs fail while there is a file "broken" beside it.
 const brokenDisk = "KEELSON_TEST_BROKEN_DISK"
 
 func serveOnBrokenDisk(dir string) error {

@@ -36,7 +36,7 @@ func groupFlags(f *pflag.FlagSet) []flagGroup {
 	return groups
 }
 
-// nearest returns the name that is most like another one, "" if none is.
+// nearest returns the name that is most similar to an unknown one, "" if none is similar enough.
 func nearest(name string, names []string) string {
 	best, least := "", len(name)/3+1
 	for _, candidate := range names {
@@ -51,9 +51,11 @@ func nearest(name string, names []string) string {
 	return best
 }
 
-// distance returns how many characters have to be inserted, removed, replaced or exchanged with the next one to make b of a.
+// distance returns the least number of edits that turn a into b: a character is inserted, removed or replaced, or
+// two neighbours are exchanged.
 func distance(a, b string) int {
-	// Each row[j] is the distance between the first characters of a, one more in each row, and b[:j].
+	// row[j] is the distance between the first i+1 characters of a and b[:j]; before and earlier are the rows
+	// before it.
 	earlier, before, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j

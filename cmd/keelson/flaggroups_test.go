@@ -41,7 +41,7 @@ func TestHelpIsGrouped(t *testing.T) {
 			}
 			at = i
 		}
-		// envtest looks for the flags of older versions in the help.
+		// envtest searches the help for flags of older versions, to decide which flags to pass.
 		if code != 0 || strings.Contains(out, "--insecure-port") || strings.Count(out, "\n      --etcd-servers ") != 1 {
 			t.Errorf("%q: exit code %d, %d lines", args, code, strings.Count(out, "\n"))
 		}
@@ -53,7 +53,7 @@ func TestHelpIsGrouped(t *testing.T) {
 
 // TestHelpIsShort checks that the help of a command fits a page, and its lines a terminal.
 func TestHelpIsShort(t *testing.T) {
-	const most = 84 // lines, of which serve needs the most
+	const most = 84 // lines; the help of serve is the longest
 	var commands [][]string
 	var add func(c *cobra.Command, path []string)
 	add = func(c *cobra.Command, path []string) {

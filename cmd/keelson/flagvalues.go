@@ -52,8 +52,8 @@ func (v *secondsValue) String() string {
 // Type implements pflag.Value.
 func (v *secondsValue) Type() string { return "int" }
 
-// bytesValue is the value of a flag that is a number of bytes: a number, or one with a binary or decimal suffix, as the
-// quantities of Kubernetes have it (512Mi, 1.5Gi, 2G).
+// bytesValue is the value of a flag for a number of bytes. It may have a binary or decimal suffix, as quantities
+// of Kubernetes have (512Mi, 1.5Gi, 2G).
 type bytesValue struct{ bytes *config.Bytes }
 
 // Set implements pflag.Value.

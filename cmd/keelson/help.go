@@ -39,7 +39,8 @@ func commonFlags() []struct {
 // serves reports whether a command serves the API.
 func serves(c *cobra.Command) bool { return c.Flags().Lookup("secure-port") != nil }
 
-// setHelp gives a command and those below it their help, and errors that name what is most like a flag that is unknown.
+// setHelp sets the help of a command and its subcommands, and an error for unknown flags that suggests a similar
+// flag.
 func setHelp(c *cobra.Command) {
 	c.SetUsageFunc(func(c *cobra.Command) error { writeUsage(c, c.OutOrStderr()); return nil })
 	c.SetHelpFunc(func(c *cobra.Command, _ []string) {
@@ -67,8 +68,9 @@ func setHelp(c *cobra.Command) {
 	})
 }
 
-// ofOneDash finds what was given after one dash in the errors of the flag library: there it is a series of flags of one letter,
-// of which the first that is unknown or that gets the rest as its value is complained about.
+// ofOneDash matches errors of the flag library for flags with one dash. The library reads the text after the dash
+// as a series of flags of one letter. The error is about the first one that is unknown, or that takes the rest as
+// its value.
 var ofOneDash = regexp.MustCompile(
 	`^unknown shorthand flag: '.' in -([\w-]+)|^invalid argument "([^"]*)" for "-(\w), --[\w-]+" flag: `)
 
@@ -78,7 +80,8 @@ func oneDash(message string, known []string) string {
 	if found == nil {
 		return ""
 	}
-	// -version is -v with the value "ersion", and of -help-all the h was understood before the complaint.
+	// In -version the library sees -v with the value "ersion". In -help-all it has already read the h before the
+	// error.
 	for _, name := range []string{found[1], found[3] + found[2], "h" + found[1]} {
 		if len(name) > 1 && slices.Contains(known, name) {
 			return name
@@ -87,8 +90,8 @@ func oneDash(message string, known []string) string {
 	return ""
 }
 
-// nearestFlag returns the flag that is most like an unknown one. A flag of the short help that has one more word before it (--port:
-// --secure-port) comes first. It returns "" if there is none.
+// nearestFlag returns the known flag that is most similar to name. It prefers a flag of the short help with one
+// more word before name (--secure-port for --port). It returns "" if there is no similar flag.
 func nearestFlag(name string, known []string) string {
 	for _, group := range commonFlags() {
 		for _, common := range group.names {
@@ -100,8 +103,8 @@ func nearestFlag(name string, known []string) string {
 	return nearest(name, known)
 }
 
-// writeUsage writes how a command is used: the flags of commonFlags of the commands that serve, but all of kube-apiserver's,
-// because programs look for flags in its help.
+// writeUsage writes the usage of a command. A command that serves has only the flags of commonFlags there, but
+// kube-apiserver has all, because programs search its help for flags.
 func writeUsage(c *cobra.Command, out io.Writer) {
 	width := terminalWidth(out)
 	fmt.Fprintf(out, "Usage:\n  %s\n", c.UseLine())
@@ -143,7 +146,7 @@ func writeUsage(c *cobra.Command, out io.Writer) {
 	}
 }
 
-// writeAllUsage writes how a command that serves is used, with all flags in the groups of kube-apiserver's help.
+// writeAllUsage writes the usage of a command that serves, with all flags, in the groups of kube-apiserver's help.
 func writeAllUsage(c *cobra.Command, out io.Writer) {
 	fmt.Fprintf(out, "%s\n\nUsage:\n  %s\n", c.Long, c.UseLine())
 	for _, g := range groupFlags(c.Flags()) {
@@ -154,7 +157,8 @@ func writeAllUsage(c *cobra.Command, out io.Writer) {
 	}
 }
 
-// writeFlags writes the flags that are not hidden, with what they do below them. width 0 stands for standardWidth.
+// writeFlags writes the flags that are not hidden, each with its description below it. width 0 means
+// standardWidth.
 func writeFlags(flags *pflag.FlagSet, out io.Writer, width int) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden {
@@ -199,7 +203,7 @@ func wrap(text, indent string, width int) string {
 	return out.String() + line + "\n"
 }
 
-// terminalWidth returns the number of columns of the terminal that out is, 0 if it is none.
+// terminalWidth returns the number of columns if out is a terminal, else 0.
 func terminalWidth(out io.Writer) int {
 	if f, ok := out.(*os.File); ok && isTerminal(out) {
 		return columnsOf(f)
@@ -207,7 +211,8 @@ func terminalWidth(out io.Writer) int {
 	return 0
 }
 
-// noArguments refuses arguments. If the command has subcommands, an argument is a subcommand that does not exist.
+// noArguments returns an error for any argument. If the command has subcommands, the argument is an unknown
+// subcommand.
 func noArguments(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

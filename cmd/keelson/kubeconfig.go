@@ -22,7 +22,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
 )
 
-// newKubeconfig returns the command about kubeconfigs of other people.
+// newKubeconfig returns the command that makes kubeconfigs for other people.
 func newKubeconfig(out, errOut io.Writer) *cobra.Command {
 	c := &cobra.Command{
 		Use: "kubeconfig", Short: "Make kubeconfigs for other people", Args: noArguments,
@@ -104,7 +104,7 @@ func (u *userCredentials) write(out, errOut io.Writer) error {
 		_, err = out.Write(k.Bytes())
 	} else {
 		err = replaceFile(u.output, func(temporary string) error {
-			const mode = 0o600 // of the temporary file already
+			const mode = 0o600 // the temporary file already has this mode
 			return os.WriteFile(temporary, k.Bytes(), mode)
 		})
 	}
@@ -123,7 +123,7 @@ func (u *userCredentials) write(out, errOut io.Writer) error {
 	return nil
 }
 
-// validate returns what is wrong with the flags.
+// validate returns an error if the flags are invalid.
 func (u *userCredentials) validate() error {
 	names := append([]string{u.user}, u.groups...)
 	unprintable := func(name string) bool {
@@ -159,8 +159,8 @@ func isServerURL(text string) bool {
 	return err == nil && u.Scheme == "https" && u.Host != ""
 }
 
-// readOwnKubeconfig returns the cluster in the kubeconfig that a server has written: that for other machines, if there is one.
-// It fails if the server accepts no certificates of its own authority.
+// readOwnKubeconfig returns the cluster in the kubeconfig that a server has written. It prefers the one for other
+// machines. It fails if the server accepts no certificates of its own authority.
 func readOwnKubeconfig(path string) (clusterConfig, error) {
 	content, err := filewatch.ReadFile(path)
 	if err != nil {

@@ -25,7 +25,7 @@ func certificateOf(t *testing.T, path string) *x509.Certificate {
 	return c
 }
 
-// TestKubeconfigCreate makes a kubeconfig for another person, and asks the server who that is.
+// TestKubeconfigCreate makes a kubeconfig for another person, and checks who the user is for the server.
 func TestKubeconfigCreate(t *testing.T) {
 	dir := t.TempDir()
 	data, file := filepath.Join(dir, "data"), filepath.Join(dir, "anna")
@@ -78,7 +78,7 @@ func TestKubeconfigCreate(t *testing.T) {
 			t.Errorf("%s: %d %s%s", flags, code, out, errOut)
 		}
 	}
-	// The name by which the administrator verifies the server is that for others, too.
+	// If the administrator verifies the server by another name, the kubeconfigs of others have that name too.
 	own := filepath.Join(data, "kubeconfig")
 	content, err := os.ReadFile(own)
 	if err != nil {
@@ -92,7 +92,7 @@ func TestKubeconfigCreate(t *testing.T) {
 	if out, _, _ := keelson("kubeconfig", "create", "--user=a", "--data-dir="+data); !strings.Contains(out, `tls-server-name: "api.example.com"`) {
 		t.Errorf("it has no tls-server-name: %s", out)
 	}
-	// With authorities of the operator the server does not accept its own.
+	// With --client-ca-file, the server does not accept certificates of its own authority.
 	q := run(t, "--data-dir", data, "--secure-port=0", "--client-ca-file="+filepath.Join(data, "pki", "ca.crt"))
 	q.stop(t)
 	if _, errOut, code := keelson("kubeconfig", "create", "--user=a", "--data-dir="+data); code != 1 ||
@@ -101,8 +101,8 @@ func TestKubeconfigCreate(t *testing.T) {
 	}
 }
 
-// TestKubeconfigForOtherMachines checks that the administrator's kubeconfig has the address for other machines beside that for
-// the machine itself.
+// TestKubeconfigForOtherMachines checks that the administrator's kubeconfig has an address for the machine itself
+// and another one for other machines.
 func TestKubeconfigForOtherMachines(t *testing.T) {
 	servers := regexp.MustCompile(`server: "https://(\S+):\d+"\n`)
 	for flags, want := range map[string]string{

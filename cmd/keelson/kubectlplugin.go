@@ -30,7 +30,7 @@ func newKubectlHistory(out, errOut io.Writer) *cobra.Command {
 	return c
 }
 
-// newPluginInstall returns the command that gives the program the names by which kubectl finds it.
+// newPluginInstall returns the command that makes links to the program, by the names that kubectl searches for.
 func newPluginInstall(out, errOut io.Writer) *cobra.Command {
 	c := &cobra.Command{
 		Use: "install [DIR]", Short: "Make `kubectl history` work: links to this program", Args: cobra.MaximumNArgs(1),
@@ -60,7 +60,7 @@ func newPluginInstall(out, errOut io.Writer) *cobra.Command {
 	return c
 }
 
-// installPlugin makes the links in a directory, and says so. path is the list of directories of the variable PATH.
+// installPlugin makes the links in dir, and prints the result. path has the directories of the variable PATH.
 func installPlugin(program, dir string, path []string, out, errOut io.Writer) error {
 	names := []string{kubectlhistory.Name, kubectlCompleteName}
 	for _, name := range names {
@@ -89,8 +89,8 @@ func installPlugin(program, dir string, path []string, out, errOut io.Writer) er
 	return nil
 }
 
-// checkPluginFile returns an error if a file exists that installPlugin must not replace: it may only be a link to a program that
-// has the name of this one, or a copy of this one.
+// checkPluginFile returns an error if file exists and installPlugin must not replace it. It may replace a link to
+// a program with the same name as this one, and a copy of this program.
 func checkPluginFile(program, file string) error {
 	info, err := os.Lstat(file)
 	if errors.Is(err, os.ErrNotExist) {
@@ -105,7 +105,7 @@ func checkPluginFile(program, file string) error {
 		}
 	}
 	if runtime.GOOS == "windows" {
-		return nil // copies of earlier versions cannot be told from other programs
+		return nil // a copy of an earlier version cannot be distinguished from another program
 	}
 	return fmt.Errorf("%s exists and is not a link to %s; remove it, or name another directory", file, filepath.Base(program))
 }

@@ -12,7 +12,8 @@ import (
 	"github.com/keelson-dev/keelson/cmd/keelson/kubectlhistory"
 )
 
-// TestKubectlPlugin runs the program under the names under which kubectl runs it: `kubectl history`, and the completion of it.
+// TestKubectlPlugin runs the program by the names with which kubectl runs it: for `kubectl history` and its
+// completion.
 func TestKubectlPlugin(t *testing.T) {
 	dir := t.TempDir()
 	run := func(name string, args ...string) (stdout, stderr string, code int) {
@@ -31,7 +32,7 @@ func TestKubectlPlugin(t *testing.T) {
 		cmd.Env = append(os.Environ(), "KEELSON_TEST_MAIN=1", "KUBECONFIG=/does-not-exist")
 		var out, errOut bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &errOut
-		_ = cmd.Run() // the exit code says it
+		_ = cmd.Run() // the exit code is read below
 		return out.String(), errOut.String(), cmd.ProcessState.ExitCode()
 	}
 	out, errOut, code := run("kubectl-history", "log", "--help")
@@ -60,8 +61,8 @@ func TestKubectlPlugin(t *testing.T) {
 	}
 }
 
-// TestInstallPlugin installs the plug-in, also a second time, beside a file of somebody else, and in a directory that is not on
-// the PATH.
+// TestInstallPlugin installs the plug-in, installs it again, and tries a directory with a file of somebody else
+// and one that is not on the PATH.
 func TestInstallPlugin(t *testing.T) {
 	program, err := filepath.Abs(os.Args[0])
 	if err != nil {

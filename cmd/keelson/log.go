@@ -23,8 +23,8 @@ type logOptions struct {
 	files string
 }
 
-// logger returns the log. It also makes klog, which the Kubernetes libraries use, write to it. The function sets
-// the verbosity of both.
+// logger returns the log. It also makes klog, which the Kubernetes libraries use, write to that log. The returned
+// function sets the verbosity of both.
 func (o logOptions) logger(out io.Writer) (*slog.Logger, func(int) error, error) {
 	var level slog.LevelVar
 	var flags flag.FlagSet
@@ -94,7 +94,7 @@ func parseFileVerbosities(s string) ([]fileVerbosity, error) {
 	return out, nil
 }
 
-// lowest returns the lowest level that any file logs at. It follows standard.
+// lowest returns the lowest level at which any file logs. It changes when standard changes.
 func lowest(standard slog.Leveler, patterns []fileVerbosity) slog.Leveler {
 	return levelFunc(func() slog.Level {
 		level := standard.Level()
@@ -110,9 +110,9 @@ type levelFunc func() slog.Level
 // Level implements slog.Leveler.
 func (f levelFunc) Level() slog.Level { return f() }
 
-// fileHandler leaves out records that are too detailed for the source file that they come from. The first pattern that
-// matches counts. As in klog, a pattern with a slash is compared with the path of the file, another one with its name, both
-// without ".go".
+// fileHandler drops records that are too detailed for the source file that they come from. The first pattern that
+// matches is used. As in klog, a pattern with a slash is compared with the path of the file, and any other pattern
+// with its name, both without ".go".
 type fileHandler struct {
 	slog.Handler
 	standard slog.Leveler
@@ -152,8 +152,8 @@ func (h *fileHandler) WithGroup(name string) slog.Handler {
 	return &fileHandler{h.Handler.WithGroup(name), h.standard, h.patterns}
 }
 
-// lineLogger logs each line that is written to it, for programs whose lines all have the format of the log. Each call of Write
-// has to end with a line.
+// lineLogger logs each line that is written to it, so that all output has the format of the log. The text of each
+// call of Write must end with a line break.
 type lineLogger struct{ log *slog.Logger }
 
 // Write implements io.Writer.

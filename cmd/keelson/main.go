@@ -35,7 +35,7 @@ func main() {
 	os.Exit(code)
 }
 
-// execute runs the command that a program of that name is with args, and returns the exit code.
+// execute runs the command for the name by which the program was started, with args. It returns the exit code.
 func execute(ctx context.Context, program string, args []string, out, errOut io.Writer) int {
 	name, command := "keelson", newCommand
 	switch base := strings.TrimSuffix(program, ".exe"); base {

@@ -23,8 +23,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// TestMain lets the test binary be the command: a test that wants a process runs
-// itself with this variable set.
+// TestMain makes the test binary be the command if this variable is set. Tests that need a process run the test
+// binary in this way.
 func TestMain(m *testing.M) {
 	if os.Getenv("KEELSON_TEST_MAIN") != "" {
 		main()
@@ -45,7 +45,7 @@ func command(args ...string) *exec.Cmd {
 // process is a running keelson.
 type process struct {
 	cmd    *exec.Cmd
-	lines  []string // what it said first
+	lines  []string // the first lines of its output
 	stderr *bytes.Buffer
 }
 
@@ -84,7 +84,7 @@ func (p *process) stop(t *testing.T) {
 	}
 }
 
-// kubeconfig is what the tests need of one.
+// kubeconfig has the fields of a kubeconfig that the tests read.
 type kubeconfig struct {
 	Clusters []struct {
 		Cluster struct {
@@ -100,7 +100,7 @@ type kubeconfig struct {
 	} `json:"users"`
 }
 
-// get and post ask as the administrator of the kubeconfig would.
+// get and post send requests as the administrator of the kubeconfig at path.
 func get(t *testing.T, path, url string) (int, string) {
 	t.Helper()
 	return ask(t, path, http.MethodGet, url, "")
@@ -151,7 +151,7 @@ func credentials(t *testing.T, path string) (kubeconfig, *http.Transport) {
 	return k, &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}}}
 }
 
-// keelson runs a command that ends by itself, in this process: a process of its own takes 0.2 s of processor time.
+// keelson runs a command that ends by itself. It runs in this process, which saves 0.2 s of processor time.
 func keelson(args ...string) (stdout, stderr string, code int) {
 	ctx, cancel := context.WithTimeoutCause(context.Background(), time.Minute, errors.New("a command did not end by itself"))
 	defer cancel()
@@ -163,7 +163,7 @@ func keelson(args ...string) (stdout, stderr string, code int) {
 	return out.String(), errOut.String(), code
 }
 
-// lockedBuffer may be written to by several goroutines: what a server has started may log while the command ends.
+// lockedBuffer may be written to by several goroutines: work of a server may still log while the command ends.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

@@ -67,7 +67,7 @@ type manSection struct {
 	entries []manEntry
 }
 
-// manSections returns the sections of the page of a command behind its options.
+// manSections returns the sections of a command's page that follow its options.
 func manSections(c *cobra.Command) []manSection {
 	var files, signals, environment []manEntry
 	switch {
@@ -177,7 +177,7 @@ func manParagraph(out io.Writer, e manEntry) {
 	fmt.Fprintf(out, ".TP\n.B %s\n%s\n", manText(e.name), manText(e.text))
 }
 
-// manText returns text in which nothing is a request or an escape of the macros.
+// manText escapes text, so that the macros of man(7) find no request or escape in it.
 func manText(text string) string {
 	text = strings.ReplaceAll(text, `\`, `\e`)
 	text = strings.ReplaceAll(text, "-", `\-`)

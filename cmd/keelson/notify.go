@@ -33,7 +33,7 @@ func newNotifier(env func(string) string) (*notifier, error) {
 	return n, nil
 }
 
-// send sends a state. systemd may be gone, which is no reason to stop.
+// send sends a state. It ignores errors, because a server goes on without systemd.
 func (n *notifier) send(state string) {
 	if n != nil {
 		_, _ = n.conn.Write([]byte(state))

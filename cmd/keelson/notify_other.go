@@ -2,5 +2,5 @@
 
 package main
 
-// monotonic returns nothing: systemd runs on Linux only.
+// monotonic returns "", because systemd runs only on Linux.
 func monotonic() string { return "" }

@@ -68,7 +68,7 @@ func TestSystemdIsNotified(t *testing.T) {
 	awaits("READY=1")
 	signal(syscall.SIGTERM)
 	awaits("STOPPING=1")
-	// The server waits for an hour, but ends at the second signal.
+	// After the first signal the server would wait for an hour. The second signal ends it at once.
 	signal(syscall.SIGTERM)
 	if err := c.Wait(); err == nil {
 		t.Error("the second signal ended the process in order")

@@ -2,7 +2,7 @@ package main
 
 import "regexp"
 
-// plainPhrase is a phrase of Go or of one of its libraries in an error, and how it is said to an operator.
+// plainPhrase is a phrase of Go or of a library in an error message, and the text for operators that replaces it.
 type plainPhrase struct {
 	found *regexp.Regexp
 	said  string
@@ -50,7 +50,7 @@ func plainPhrases() []plainPhrase {
 	return out
 }
 
-// plainMessage returns the message of an error without the phrases that only programmers of Go understand.
+// plainMessage replaces phrases in an error message that only Go programmers understand.
 func plainMessage(message string) string {
 	for _, p := range plainPhrases() {
 		message = p.found.ReplaceAllString(message, p.said)

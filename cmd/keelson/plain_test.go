@@ -60,10 +60,10 @@ func TestErrorsAreWithoutGo(t *testing.T) {
 			"--token-auth-file=", "--client-ca-file=", "--service-account-key-file=", "--write-kubeconfig=",
 		} {
 			if filepath.Base(path) == "missing" && flag == "--write-kubeconfig=" {
-				continue // it is created
+				continue // the command creates it
 			}
 			if filepath.Base(path) != "missing" && flag == "--token-auth-file=" {
-				continue // they may be users
+				continue // the argument may be a user's name
 			}
 			cases = append(cases, serve(flag+path))
 		}

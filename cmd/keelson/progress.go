@@ -16,7 +16,7 @@ type progress struct {
 	out      io.Writer
 	what     string
 	terminal bool
-	// state returns how much is done, and how much there is to do; 0 if that is not known.
+	// state returns how much is done, and the total; 0 if the total is unknown.
 	state func() (done, total int64)
 	// show formats an amount.
 	show func(int64) string
@@ -121,10 +121,10 @@ func sizeOf(path string) (size int64) {
 	return size
 }
 
-// counter counts what goroutines do.
+// counter counts the work of several goroutines.
 type counter struct{ atomic.Int64 }
 
-// of returns a state of progress whose total is known, or 0.
+// of returns a function for progress.state. total is 0 if it is unknown.
 func (c *counter) of(total int64) func() (int64, int64) {
 	return func() (int64, int64) { return c.Load(), total }
 }

@@ -28,10 +28,10 @@ func TestProgress(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 	q := startProgress(&out, "", keys, p.state)
-	q.stop() // it returns also before anything was shown
+	q.stop() // it also returns if nothing was shown yet
 }
 
-// TestSaveDoesNotOverwrite checks that commands that write a file replace one only if they are told to.
+// TestSaveDoesNotOverwrite checks that commands replace an existing file only with --force.
 func TestSaveDoesNotOverwrite(t *testing.T) {
 	dir := t.TempDir()
 	p := run(t, "serve", "--data-dir", filepath.Join(dir, "data"), "--secure-port", "0")

@@ -9,8 +9,8 @@ import (
 	"github.com/keelson-dev/keelson/test/transcript"
 )
 
-// TestReadme runs what the section "Five minutes" of the README tells a newcomer to type: the first block starts a server,
-// the others are typed in another terminal. TestReadmeOnKubeAPIServer in test/e2e runs the others on kube-apiserver.
+// TestReadme runs the commands in the section "Five minutes" of the README. The first block starts a server, and
+// the others are for a second terminal. TestReadmeOnKubeAPIServer in test/e2e runs those others on kube-apiserver.
 func TestReadme(t *testing.T) {
 	steps, err := transcript.Read("../../README.md", "Five minutes")
 	if err != nil {

@@ -16,14 +16,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// remote is the server that a kubeconfig names.
+// remote is the server in the current context of a kubeconfig, with the credentials.
 type remote struct {
 	server string
 	token  string
 	client *http.Client
 }
 
-// kubeconfigFile is the decoded part of a kubeconfig: the certificates and tokens of its current context.
+// kubeconfigFile is the part of a kubeconfig that is decoded: the certificates and tokens of contexts.
 type kubeconfigFile struct {
 	CurrentContext string `json:"current-context"`
 	Contexts       []struct {
@@ -157,7 +157,7 @@ func (r *remote) post(ctx context.Context, path string) (io.ReadCloser, error) {
 	var status struct {
 		Message string `json:"message"`
 	}
-	body, _ := io.ReadAll(io.LimitReader(w.Body, longestStatus)) // as much of it as can be read
+	body, _ := io.ReadAll(io.LimitReader(w.Body, longestStatus)) // a part of the body is enough
 	_ = w.Body.Close()
 	if json.Unmarshal(body, &status) != nil || status.Message == "" {
 		status.Message = strings.TrimSpace(string(body))

@@ -16,12 +16,13 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
-// repairedCopy makes a copy of the store in a locked data directory, repairs it, and removes it after use. The store is not changed.
+// repairedCopy makes a copy of the store in a locked data directory and repairs that. It removes the copy after
+// use returns. The store is not changed.
 func repairedCopy(
 	ctx context.Context, dataDir string, ro embedded.RepairOptions, use func(*embedded.Reader, *embedded.Repaired) error,
 ) (err error) {
 	o := embedded.Options{Dir: datadir.RepairedCopy(dataDir)}
-	if err := os.RemoveAll(o.Dir); err != nil { // of an interrupted attempt
+	if err := os.RemoveAll(o.Dir); err != nil { // left by an interrupted attempt
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(o.Dir)) }()
@@ -70,7 +71,7 @@ func newRepair(out io.Writer) *cobra.Command {
 	return c
 }
 
-// printRepaired prints what a repair has done. aside is the directory of the damaged files.
+// printRepaired prints the results of a repair. aside is the directory to which damaged files were moved.
 func printRepaired(out io.Writer, done *embedded.Repaired, aside string) {
 	for _, l := range done.Lost {
 		fmt.Fprintln(out, l)

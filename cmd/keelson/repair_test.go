@@ -20,7 +20,7 @@ func damagedDir(t *testing.T) string {
 	dir := filepath.Join(t.TempDir(), "data")
 	p := run(t, "serve", "--data-dir", dir, "--secure-port", "0")
 	rng := rand.New(rand.NewPCG(1, 2))
-	for i := range 150 { // more than fits into the memory that a store writes to a table
+	for i := range 150 { // more than a store collects in memory before it writes a table
 		text := make([]byte, 100_000)
 		for j := range text {
 			text[j] = byte('a' + rng.IntN(26))
@@ -56,8 +56,9 @@ func damagedDir(t *testing.T) string {
 	return dir
 }
 
-// TestDamagedDirectory: check names what is lost; a server serves everything else and says what to do; a snapshot with --skip-damaged and a
-// repaired directory have all but the lost object; that object can be deleted and created again.
+// TestDamagedDirectory checks that check prints the lost object, and that a server serves all others and says what
+// to do. A snapshot with --skip-damaged and a repaired directory have all but that object, and it can be deleted
+// and created again.
 func TestDamagedDirectory(t *testing.T) {
 	dir := damagedDir(t)
 	kubeconfig := filepath.Join(dir, "kubeconfig")
@@ -111,14 +112,14 @@ func TestDamagedDirectory(t *testing.T) {
 		t.Errorf("the list afterwards: %d, %d objects", status, strings.Count(body, `"uid"`))
 	}
 	p.stop(t)
-	// The version that was lost is in the history until that is given up.
+	// The lost version stays in the history until its retention time is over.
 	out, stderr, _ = keelson("check", "--data-dir", dir)
 	if !strings.Contains(out, "default/"+lost+": its value was lost") || !strings.Contains(stderr, "1 thing is wrong") {
 		t.Errorf("check of the repaired directory: %.1000s%s", out, stderr)
 	}
 }
 
-// configMapsIn returns how many ConfigMaps of the test a snapshot has.
+// configMapsIn returns the number of the test's ConfigMaps in a snapshot.
 func configMapsIn(t *testing.T, file string) (n int) {
 	t.Helper()
 	f, err := os.Open(file)
@@ -136,7 +137,8 @@ func configMapsIn(t *testing.T, file string) (n int) {
 	return n
 }
 
-// TestPurge: the past of an object is in no file of the data directory after a purge, and the object is there.
+// TestPurge checks that after a purge no file of the data directory has the past of an object, and that the object
+// exists.
 func TestPurge(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	kubeconfig := filepath.Join(dir, "kubeconfig")
@@ -186,8 +188,8 @@ func TestPurge(t *testing.T) {
 	p.stop(t)
 }
 
-// TestLeftCopyIsRemoved: what a killed check has left in the data directory is removed by the next command and by the start of a server, and not
-// while a server uses the directory.
+// TestLeftCopyIsRemoved checks that the next command, and the start of a server, remove the copy that a killed
+// check has left in the data directory. While a server uses the directory, commands do not remove it.
 func TestLeftCopyIsRemoved(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	left := datadir.RepairedCopy(dir)

@@ -13,8 +13,9 @@ import (
 	"github.com/keelson-dev/keelson/test/transcript"
 )
 
-// TestReplicas runs the recipe of docs/replicas.md, with the etcd of `keelson envtest install` and on free ports: a second server with an
-// authority and a key of its own is refused, and with those of the first both accept the same credentials.
+// TestReplicas runs the commands of docs/replicas.md, with free ports and the etcd of `keelson envtest install`. A
+// second server with its own authority and key does not start. With those of the first server, both accept the
+// same credentials.
 func TestReplicas(t *testing.T) {
 	if _, err := exec.LookPath("kubectl"); err != nil {
 		t.Skip("kubectl is not on the PATH; install it to run the commands of the page")
@@ -63,7 +64,7 @@ func TestReplicas(t *testing.T) {
 		}
 		ports = append(ports, fixed, port)
 	}
-	free := strings.NewReplacer(ports...) // the ports of the page may be taken here
+	free := strings.NewReplacer(ports...) // other programs may use the ports of the page
 	environment := []string{"HOME=" + t.TempDir(), "KEELSON_TEST_MAIN=1", fmt.Sprintf("PATH=%s:%s", programs, os.Getenv("PATH"))}
 	for _, s := range steps {
 		s.Script, s.Output = free.Replace(s.Script), free.Replace(s.Output)

@@ -20,11 +20,11 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/version"
 )
 
-// stopTime limits the stop in addition to the time for requests in flight.
+// stopTime is the time limit of a stop, beyond the time for requests in flight.
 const stopTime = 30 * time.Second
 
-// printVersion prints the version for --version and --version=raw: as kube-apiserver does or, for --version, as
-// `keelson version`.
+// printVersion prints the version for --version and --version=raw. The text is that of kube-apiserver, or, for
+// --version of other commands, that of `keelson version`.
 func printVersion(out io.Writer, asked string, kubeAPIServer bool) error {
 	info := version.Get()
 	line := version.Line(info)
@@ -42,17 +42,18 @@ func printVersion(out io.Writer, asked string, kubeAPIServer bool) error {
 	return fmt.Errorf("--version must be true or raw, not %q: Keelson does not report other versions", asked)
 }
 
-// personality is the behaviour of a command without flags.
+// personality has the defaults of a command that serves, before its flags are read.
 type personality struct {
 	config config.Config
-	// kubeAPIServer prints nothing on standard output, and has the authorization mode of kube-apiserver.
+	// kubeAPIServer means that nothing is printed on standard output, and that completeAsKubeAPIServer sets
+	// defaults.
 	kubeAPIServer bool
 }
 
 // serveDefaults are the defaults of `keelson serve`.
 func serveDefaults() personality {
 	c := config.Default()
-	c.Serving.Console = true // a program with a server in it has to ask for the console
+	c.Serving.Console = true // off for programs that embed a server, unless they set it
 	return personality{config: c}
 }
 
@@ -166,8 +167,8 @@ func attend(ctx context.Context, s *server.Server, log *slog.Logger, systemd *no
 	}
 }
 
-// serve runs a server until ctx ends or the server fails. It calls started when the server serves requests; an error
-// ends the server.
+// serve runs a server until ctx ends or the server fails. It calls started when the server serves requests. If
+// started fails, serve stops the server.
 func serve(
 	ctx context.Context, c config.Config, o server.Options, started func(*server.Server) error,
 ) error {

@@ -97,11 +97,11 @@ func newSave(out, errOut io.Writer) *cobra.Command {
 		"kubeconfig of a user who may post to /keelson/snapshot, to save from a running server anywhere (without exec plug-ins)",
 	)
 	c.MarkFlagsMutuallyExclusive("skip-damaged", "kubeconfig")
-	c.MarkFlagsMutuallyExclusive("skip-damaged", "history") // a past with holes would be none that check or restore could trust
+	c.MarkFlagsMutuallyExclusive("skip-damaged", "history") // restore could not trust a history with gaps
 	return c
 }
 
-// andHistory is the number of records of the past in the message about a snapshot, empty if there are none.
+// andHistory returns the words about records of history in the message about a snapshot, "" if there are none.
 func andHistory(records int64) string {
 	if records == 0 {
 		return ""
@@ -109,11 +109,11 @@ func andHistory(records int64) string {
 	return fmt.Sprintf(" and %d records of their history", records)
 }
 
-// saveFrom says what is saved: the data in a directory, or those of the server of a kubeconfig.
+// saveFrom is the source of a snapshot: a data directory, or the server of a kubeconfig.
 type saveFrom struct {
 	dataDir, kubeconfig  string
 	history, skipDamaged bool
-	out                  io.Writer // receives what --skip-damaged cannot save
+	out                  io.Writer // receives the list of data that --skip-damaged cannot save
 }
 
 // save writes a snapshot to an existing file and verifies the file.
@@ -172,7 +172,7 @@ func (s *saveFrom) saveTo(ctx context.Context, w io.Writer) error {
 	return nil
 }
 
-// salvage saves what can be read of a stopped store, and prints what cannot.
+// salvage saves the readable data of a stopped store, and prints which data is lost.
 func (s *saveFrom) salvage(ctx context.Context, w io.Writer) (err error) {
 	lock, err := datadir.LockDataDir(s.dataDir)
 	if err != nil {
@@ -212,14 +212,14 @@ type snapshotStatus struct {
 	Created   time.Time        `json:"created"`
 	Revision  int64            `json:"revision"`
 	Entries   int64            `json:"entries"`
-	Bytes     int64            `json:"bytes"`    // of keys and values
+	Bytes     int64            `json:"bytes"`    // size of keys and values
 	FileSize  int64            `json:"fileSize"` // in bytes
 	SHA256    string           `json:"sha256"`
 	Expiring  int64            `json:"expiring"`
 	Past      int64            `json:"past,omitempty"`      // records of the history
-	PastBytes int64            `json:"pastBytes,omitempty"` // of these
+	PastBytes int64            `json:"pastBytes,omitempty"` // their size
 	Files     []string         `json:"files,omitempty"`
-	Resources map[string]int64 `json:"resources"` // entries of each
+	Resources map[string]int64 `json:"resources"` // entries of each resource
 }
 
 func newStatus(out io.Writer) *cobra.Command {
@@ -340,8 +340,8 @@ func newRestore(out, errOut io.Writer) *cobra.Command {
 	return c
 }
 
-// missingKeys says which keys of the server a snapshot with these files does not have, and what that means for a server that
-// is restored from it. It is empty if nothing is missing.
+// missingKeys lists the keys of the server that are not in a snapshot with these files, and the effect on a server
+// that is restored from it. The result is "" if no key is missing.
 func missingKeys(files []string) string {
 	var lacks []string
 	for _, k := range []struct{ file, effect string }{
@@ -357,7 +357,7 @@ func missingKeys(files []string) string {
 
 const identityUsage = "file with the private key of age that decrypts an encrypted snapshot"
 
-// openSnapshot opens a snapshot file. identity is the name of the file with the key of an encrypted one; it may be "".
+// openSnapshot opens a snapshot file. identity is "" or the path of a file with the key of an encrypted snapshot.
 func openSnapshot(file, identity string) (*backup.File, error) {
 	var identities []age.Identity
 	if identity != "" {
@@ -427,7 +427,7 @@ func writeFiles(dataDir string, files map[string][]byte) error {
 	return nil
 }
 
-// restoreInto creates a data directory whose store fill fills.
+// restoreInto creates a data directory and its store, whose content fill writes.
 func restoreInto(dataDir string, fill func(embedded.Options) error) error {
 	if dataDir == "" {
 		return errors.New("--data-dir must name the directory to make")
@@ -446,7 +446,7 @@ func printRestored(out io.Writer, r backup.Restored, dataDir string) error {
 type bufferedFile struct {
 	io.ReadSeeker
 	buffer *bufio.Reader
-	read   *counter // bytes; the file may be read twice
+	read   *counter // bytes that were read since the last Seek; the file may be read twice
 }
 
 func (f *bufferedFile) Read(b []byte) (int, error) {

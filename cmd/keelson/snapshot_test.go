@@ -25,10 +25,11 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
-// progressLine is what a command prints every ten seconds, which it takes on a machine that is busy with other things.
+// progressLine matches the progress that a command prints every ten seconds. On a busy machine, commands take that
+// long.
 var progressLine = regexp.MustCompile(`(?m)^[A-Z][a-z]+: [0-9][^\n]*\n`)
 
-// mustRun runs a command that has to succeed, and to say nothing on stderr but its progress.
+// mustRun runs a command that must succeed and print nothing on stderr but its progress. It returns stdout.
 func mustRun(t *testing.T, args ...string) string {
 	t.Helper()
 	out, stderr, code := keelson(args...)
@@ -49,8 +50,7 @@ func objectVersion(t *testing.T, body string) string {
 	return o.Metadata.ResourceVersion
 }
 
-// TestSaveAndRestore saves from a running server and from its stopped directory,
-// restores, and serves again.
+// TestSaveAndRestore saves a running server and its stopped directory, restores both snapshots, and serves them.
 func TestSaveAndRestore(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -85,7 +85,7 @@ func TestSaveAndRestore(t *testing.T) {
 		t.Errorf("check: %q", out)
 	}
 
-	revisions := map[string]int64{} // the server goes on writing by itself for a moment
+	revisions := map[string]int64{} // after the writes of the test, the server itself still writes for a moment
 	for _, name := range []string{"hot", "cold"} {
 		var status snapshotStatus
 		if err := json.Unmarshal([]byte(mustRun(t, "snapshot", "status", in(name), "-o", "json")), &status); err != nil {
@@ -164,7 +164,7 @@ func TestSaveAndRestore(t *testing.T) {
 	}
 }
 
-// TestSnapshotErrors: one line each, exit code 1, nothing changed.
+// TestSnapshotErrors checks that each error is one line with exit code 1, and that nothing was changed.
 func TestSnapshotErrors(t *testing.T) {
 	dir := t.TempDir()
 	in := func(name string) string { return filepath.Join(dir, name) }
@@ -275,7 +275,7 @@ func TestInterruptedRestore(t *testing.T) {
 	mustRun(t, "check", "--data-dir", to)
 }
 
-// storeOf makes a data directory with the given values.
+// storeOf makes a data directory whose store has the given values, by key.
 func storeOf(t *testing.T, values map[string][]byte) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -294,7 +294,7 @@ func storeOf(t *testing.T, values map[string][]byte) string {
 	return dir
 }
 
-// reference returns what kube-apiserver stored, by key.
+// reference returns values that kube-apiserver stored in etcd, by key.
 func reference(t *testing.T) map[string][]byte {
 	t.Helper()
 	f, err := os.Open("../../internal/object/registry/testdata/etcd-dump.jsonl.gz")
@@ -325,7 +325,7 @@ func reference(t *testing.T) map[string][]byte {
 	return values
 }
 
-// TestCheckOfReferenceData: what kube-apiserver wrote is right.
+// TestCheckOfReferenceData checks that the check accepts the values that kube-apiserver wrote.
 func TestCheckOfReferenceData(t *testing.T) {
 	values := reference(t)
 	out, stderr, code := keelson("check", "--data-dir", storeOf(t, values))
@@ -334,7 +334,7 @@ func TestCheckOfReferenceData(t *testing.T) {
 	}
 }
 
-// TestCheckFinds plants values that are not what their keys say.
+// TestCheckFinds stores values that do not match their keys, and checks that each is reported.
 func TestCheckFinds(t *testing.T) {
 	values := reference(t)
 	const namespace = "/registry/namespaces/default"
@@ -416,7 +416,7 @@ func TestScheduledSnapshots(t *testing.T) {
 	p := run(t, serve...)
 	mustRequestToken(t, kubeconfig) // so the snapshot has the service account
 	p.stop(t)
-	if err := os.Remove(in("data/pki/sa.key")); err != nil { // as on a new server, which writes it while it starts
+	if err := os.Remove(in("data/pki/sa.key")); err != nil { // a new server writes it during its start
 		t.Fatal(err)
 	}
 	p = run(t, append(serve, "--snapshot-schedule", "1h", "--snapshot-recipient", key.Recipient().String())...)
@@ -460,7 +460,7 @@ func TestScheduledSnapshots(t *testing.T) {
 	p.stop(t)
 }
 
-// awaitMetric waits until the metrics of a server have a line. The server counts a snapshot after its file has its name.
+// awaitMetric waits until the metrics of a server have a line. A snapshot file gets its name before it is counted.
 func awaitMetric(t *testing.T, kubeconfig, line string) {
 	t.Helper()
 	name, _, _ := strings.Cut(line, "{")
@@ -476,7 +476,8 @@ func awaitMetric(t *testing.T, kubeconfig, line string) {
 	})
 }
 
-// mustRequestToken returns a token of the service account default/default, which a new server makes soon after its start.
+// mustRequestToken returns a token of the service account default/default. It waits until a new server has created
+// that.
 func mustRequestToken(t *testing.T, kubeconfig string) string {
 	t.Helper()
 	var answer struct{ Status struct{ Token string } }
@@ -488,7 +489,7 @@ func mustRequestToken(t *testing.T, kubeconfig string) string {
 	return answer.Status.Token
 }
 
-// userOfToken returns the name of the user whom a token authenticates, "" if there is none.
+// userOfToken returns the name of the token's user, "" if the token is not valid.
 func userOfToken(t *testing.T, kubeconfig, token string) string {
 	t.Helper()
 	status, body := post(t, kubeconfig, "/apis/authentication.k8s.io/v1/tokenreviews", `{"apiVersion":"authentication.k8s.io/v1",`+
@@ -529,7 +530,8 @@ func entries(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// TestCheckOfDamagedSnapshot: a snapshot that cannot be restored is an error, and so is one with values that cannot be read.
+// TestCheckOfDamagedSnapshot checks the errors for a snapshot that cannot be restored, and for one with unreadable
+// values.
 func TestCheckOfDamagedSnapshot(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "snapshot")
 	mustRun(t, "snapshot", "save", file, "--data-dir", storeOf(t, map[string][]byte{"/registry/namespaces/text": []byte("text")}))

@@ -21,10 +21,10 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/workloads"
 )
 
-// contextName is the name of the context, the cluster and the user in a kubeconfig of the user.
+// contextName is the name of the context, the cluster and the user that are added to the user's kubeconfig.
 const contextName = "keelson"
 
-// usersKubeconfig stands for the kubeconfig that kubectl uses, as the value of --write-kubeconfig.
+// usersKubeconfig as the value of --write-kubeconfig means the kubeconfig that kubectl uses.
 const usersKubeconfig = "default"
 
 func writeKubeconfigFlag(f *pflag.FlagSet, file *string) {
@@ -37,8 +37,8 @@ func writeKubeconfigFlag(f *pflag.FlagSet, file *string) {
 	f.Lookup(name).NoOptDefVal = usersKubeconfig
 }
 
-// welcome prints the URL of the server and what to type next. If writeTo is not empty, it adds the server to that
-// kubeconfig first; leave makes the context that was the current one before the current one again.
+// welcome prints the URL of the server and a first command. If writeTo is not empty, it first adds the server to
+// that kubeconfig. The function leave then makes the former current context the current one again.
 func welcome(ctx context.Context, out io.Writer, s *server.Server, writeTo string) (leave func() error, err error) {
 	leave = func() error { return nil }
 	what, path := "Its kubeconfig, for an administrator, is", s.KubeconfigPath()
@@ -75,7 +75,8 @@ func welcome(ctx context.Context, out io.Writer, s *server.Server, writeTo strin
 	return leave, err
 }
 
-// consoleLine returns the line of the welcome about the console, "" if there is none. kubeconfig is as for frontpage.Command.
+// consoleLine returns the line of the welcome about the console, "" if there is none. For kubeconfig see
+// frontpage.Command.
 func consoleLine(url, kubeconfig string) string {
 	if url == "" {
 		return ""
@@ -83,12 +84,12 @@ func consoleLine(url, kubeconfig string) string {
 	return "Console: " + url + " (log in with a token), or without one: " + frontpage.ConsoleCommand(kubeconfig) + "\n"
 }
 
-// kubeconfigToWrite returns the file that a value of --write-kubeconfig means.
+// kubeconfigToWrite returns the path of the file for a value of --write-kubeconfig.
 func kubeconfigToWrite(value string) (string, error) {
 	if value != usersKubeconfig {
 		return value, nil
 	}
-	// kubectl writes new entries to the first file of the list that exists, or else to the last one.
+	// Like kubectl, it uses the first file of the list that exists, or else the last one.
 	files := slices.DeleteFunc(filepath.SplitList(os.Getenv("KUBECONFIG")), func(f string) bool { return f == "" })
 	for _, f := range files {
 		if _, err := os.Stat(f); err == nil {
@@ -141,8 +142,9 @@ func leaveContext(path, earlier string) error {
 	return nil
 }
 
-// changeKubeconfig replaces the content of a kubeconfig, which may be missing, by the result of change. The file is replaced
-// atomically and gets the mode 0600, because it has the key of an administrator. The lock is that of kubectl.
+// changeKubeconfig replaces the content of a kubeconfig by the result of change. The file may be missing. It is
+// replaced atomically, under the lock of kubectl, and gets the mode 0600, because it has the key of an
+// administrator.
 func changeKubeconfig(ctx context.Context, path string, change func(existing []byte) ([]byte, error)) (err error) {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target // the link stays
@@ -167,13 +169,13 @@ func changeKubeconfig(ctx context.Context, path string, change func(existing []b
 		return nil
 	}
 	return replaceFile(path, func(temporary string) error {
-		const mode = 0o600 // of the temporary file already
+		const mode = 0o600 // the temporary file already has this mode
 		return os.WriteFile(temporary, changed, mode)
 	})
 }
 
-// lockKubeconfig creates the file that kubectl creates while it changes a kubeconfig. It waits for a few seconds for
-// another program that has it.
+// lockKubeconfig creates the lock file that kubectl also creates while it changes a kubeconfig. If another program
+// has created it, lockKubeconfig waits for a few seconds.
 func lockKubeconfig(ctx context.Context, path string) (unlock func() error, err error) {
 	const patience, pause = 5 * time.Second, 20 * time.Millisecond
 	lock := path + ".lock"
@@ -195,8 +197,8 @@ func lockKubeconfig(ctx context.Context, path string) (unlock func() error, err 
 	}
 }
 
-// mergeKubeconfig returns existing with the first cluster and user of own, under the name keelson, and the current context
-// of existing. existing may be empty. It fails if existing is not a kubeconfig.
+// mergeKubeconfig adds the first cluster and user of own to existing, with the name keelson. earlier is the
+// current context of existing. existing may be empty. It fails if existing is not a kubeconfig.
 func mergeKubeconfig(existing, own []byte) (earlier string, merged []byte, err error) {
 	config, from := map[string]any{}, map[string]any{}
 	if err := yaml.Unmarshal(existing, &config); err != nil {

@@ -100,7 +100,7 @@ func TestMergeKubeconfigFile(t *testing.T) {
 	if err != nil || !strings.Contains(string(before), "https://work") {
 		t.Fatalf("%s %v", before, err)
 	}
-	// A file that cannot be merged stays as it is, and a lock is respected.
+	// A file that cannot be merged is not changed, and nothing is written while another program has the lock.
 	if err := os.WriteFile(real, []byte("kind: Pod"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func contextOf(t *testing.T, path string) any {
 	return parsed(t, string(content))["current-context"]
 }
 
-// TestLeaveContext checks that only a context that this program has made the current one is left.
+// TestLeaveContext checks that leaveContext changes the current context only if this program has set it.
 func TestLeaveContext(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config")
 	for name, test := range map[string]struct{ current, earlier, want string }{

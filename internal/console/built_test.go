@@ -11,7 +11,8 @@ import (
 	"testing"
 )
 
-// TestBuiltFromSources compares the sources of the page with those that the files in dist were built from (packaging/tools/console).
+// TestBuiltFromSources checks that the files in dist were built from the present sources of the page (see
+// packaging/tools/console).
 func TestBuiltFromSources(t *testing.T) {
 	want, err := os.ReadFile("dist/sources.sum")
 	if err != nil {

@@ -9,16 +9,17 @@ import (
 	"time"
 )
 
-// connections limits the connections of a Proxy. When there are too many, it closes the one that has waited longest for a request: anybody
-// on the machine can open connections and send half of a request, and must not keep the person who uses the page out. A request is complete
-// when its body has been read to the end. It is a net.Listener; the http.Server needs its serve, its note and its connContext.
+// connections limits the connections of a Proxy. Above the limit, it closes the one that has waited longest for a
+// complete request. Anybody on the machine can open connections and send half of a request, and must not block the
+// user of the page. A request is complete when its body was read to the end. connections is a net.Listener. Its
+// http.Server must use its serve, note and connContext.
 type connections struct {
 	net.Listener
 	most int
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	open    int
-	waiting []*connection // those without a complete request, the one that has waited longest first
+	waiting []*connection // connections without a complete request, the longest waiting one first
 }
 
 // connection is a connection that is counted until it is closed.
@@ -41,7 +42,7 @@ func (all *connections) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// add adds a connection, and returns the one to close for it, nil if there is room. That may be the new one.
+// add adds a connection. If there is no room, it returns the connection to close, which may be c itself.
 func (all *connections) add(c *connection) (oldest *connection) {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -53,7 +54,7 @@ func (all *connections) add(c *connection) (oldest *connection) {
 	return nil
 }
 
-// note is the function ConnState of an http.Server.
+// note implements http.Server.ConnState.
 func (all *connections) note(conn net.Conn, state http.ConnState) {
 	c, ok := conn.(*connection)
 	if !ok || state == http.StateActive {
@@ -69,13 +70,14 @@ func (all *connections) note(conn net.Conn, state http.ConnState) {
 
 type connectionKey struct{}
 
-// connContext is the function ConnContext of an http.Server.
+// connContext implements http.Server.ConnContext.
 func (all *connections) connContext(ctx context.Context, conn net.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, conn)
 }
 
-// serve returns the handler of an http.Server. A connection stops to wait at the end of the body of its request, which has to come within
-// requestBodyTime: also where next does not read it, because net/http then reads on for the next request.
+// serve returns the handler for an http.Server. A connection no longer waits after the end of its request's body,
+// which must arrive within requestBodyTime. The limit also holds if next does not read the body, because net/http
+// then reads it.
 func (all *connections) serve(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, _ := r.Context().Value(connectionKey{}).(*connection)
@@ -88,7 +90,7 @@ func (all *connections) serve(next http.Handler) http.Handler {
 		if err := control.SetReadDeadline(time.Now().Add(requestBodyTime)); err != nil {
 			return // the connection is closed
 		}
-		r = r.WithContext(r.Context()) // net/http looks at the body of its own request, and discards from one of another type
+		r = r.WithContext(r.Context()) // a copy: net/http must find its own type of body in its own request
 		r.Body = &awaitedBody{r.Body, func() {
 			_ = control.SetReadDeadline(time.Time{}) // fails if the connection is closed
 			all.complete(c)
@@ -104,7 +106,7 @@ func (all *connections) complete(c *connection) {
 	all.remove(c)
 }
 
-// awaitedBody is the body of a request that calls ended at its end.
+// awaitedBody is the body of a request. It calls ended when it was read to the end.
 type awaitedBody struct {
 	io.ReadCloser
 	ended func()
@@ -118,7 +120,7 @@ func (b *awaitedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// remove removes a connection from those that wait. The caller holds the lock.
+// remove removes a connection from waiting. The caller holds mu.
 func (all *connections) remove(c *connection) {
 	for i, w := range all.waiting {
 		if w == c {

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestHalfRequestsKeepNobodyOut opens more connections than there may be and sends a half request on each. A complete request must be
-// served at once: the connections that came last are still open then.
+// TestHalfRequestsKeepNobodyOut opens more connections than the limit and sends half of a request on each. A
+// complete request must be served at once. The newest of the other connections are still open then.
 func TestHalfRequestsKeepNobodyOut(t *testing.T) {
 	t.Run("headers", func(t *testing.T) { halfRequests(t, "GET / HTTP/1.1\r\nHost: x\r\n", "\r\n") })
 	t.Run("body", func(t *testing.T) {

@@ -1,9 +1,9 @@
 // Package console serves the web console, a page with which a person sees and changes the objects of an API server in a
 // browser. The page is a program in TypeScript (folder app); the files that are built from it are embedded in compressed form.
 //
-// A Handler serves the page below /console/. It is a part of the server, and of a Proxy: that is the command `keelson
-// console`, which serves the page on the loopback interface in front of any API server, and forwards the requests of the page
-// with the credentials of a kubeconfig.
+// A Handler serves the page below /console/. It is a part of the server, and also a part of a Proxy. A Proxy is
+// the command `keelson console`: it serves the page on the loopback interface for any API server, and forwards the
+// page's requests with the credentials of a kubeconfig.
 //
 // The files: page.go has the files of the page and their headers; login.go logs people in at an issuer of OpenID Connect, and
 // places.go limits how many at a time; guard.go checks the requests to a Proxy, session.go has its links and cookies, and
@@ -35,11 +35,12 @@ const (
 // Serves reports whether a path is one of the console.
 func Serves(path string) bool { return path+"/" == Root || strings.HasPrefix(path, Root) }
 
-// Options say what the page is told, and how people log in.
+// Options are the information for the page, and the configuration of logins.
 type Options struct {
 	Version    string // of the program
 	Kubernetes string // the version whose API the server has; a Proxy leaves it empty
-	// Server is the URL of the server that a Proxy is in front of. It is empty in the server itself.
+	// Server is the URL of the API server behind a Proxy. It is empty if the page is served by the API server
+	// itself.
 	Server string
 	// Issuers returns the issuers at which people can log in, the preferred one first. It may be nil.
 	Issuers func() []Issuer
@@ -48,13 +49,13 @@ type Options struct {
 	Now func() time.Time
 }
 
-// Handler serves the page, and logs people in. It is an http.Handler for the paths of Serves. It needs no credentials, and
-// reads nothing before the first request.
+// Handler serves the page, and logs people in. It is an http.Handler for paths for which Serves returns true. Its
+// requests need no credentials. It reads no file before the first request.
 type Handler struct {
 	o      Options
 	files  fs.FS    // each file of the page as NAME.gz
-	login  *login   // nil: nobody can log in at an issuer
-	loaded sync.Map // of *file, by name
+	login  *login   // nil if no issuer is configured
+	loaded sync.Map // maps names of files to *file
 }
 
 // New returns a handler.
@@ -96,7 +97,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// configuration is what the page is told before anybody logs in. Everybody may read it.
+// configuration is the information that the page gets before a login. Everybody may read it.
 type configuration struct {
 	Product    string     `json:"product"`
 	Version    string     `json:"version"`

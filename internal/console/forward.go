@@ -24,19 +24,20 @@ import (
 const (
 	dialTime      = 10 * time.Second
 	handshakeTime = 10 * time.Second
-	// headerTime is how long a server may take until it begins to answer. API servers end requests after a minute.
+	// headerTime is the time limit until the headers of a response arrive. API servers end ordinary requests after
+	// a minute.
 	headerTime = 2 * time.Minute
 	idleTime   = 90 * time.Second
-	maxHeader  = 1 << 20 // of a response
-	// reconnectPause is the least time between two looks at the kubeconfig.
+	maxHeader  = 1 << 20 // bytes of the headers of a response
+	// reconnectPause is the least time between two calls of connect, which reads the kubeconfig.
 	reconnectPause = 5 * time.Second
-	// connectTime limits such a look, and a program for credentials.
+	// connectTime limits the time of such a call, including a credential plug-in.
 	connectTime = 30 * time.Second
 	// maxRepeated is the largest body that is kept, so that it can be sent again with new credentials. API servers refuse larger ones.
 	maxRepeated = 3 << 20
 )
 
-// Upstream is an API server, how it is reached, and the credentials for it.
+// Upstream is an API server, with the connection data and the credentials for it.
 type Upstream struct {
 	URL    *url.URL    // its path is put in front of the paths of requests
 	Header http.Header // added to each request
@@ -47,7 +48,7 @@ type Upstream struct {
 // impersonates reports whether the credentials are those of one user who acts as another one.
 func (u *Upstream) impersonates() bool { return u.Header.Get("Impersonate-User") != "" }
 
-// backend is an Upstream with its connections. WebSockets need connections of HTTP/1.1.
+// backend is an Upstream with its connections. upgrades is for WebSockets, which need HTTP/1.1.
 type backend struct {
 	Upstream
 	requests, upgrades *http.Transport
@@ -93,7 +94,7 @@ func (b *backend) close() {
 	b.upgrades.CloseIdleConnections()
 }
 
-// forwarder forwards the requests of the page, and is the http.RoundTripper of that.
+// forwarder forwards the requests of the page. It is also the http.RoundTripper that sends them.
 type forwarder struct {
 	connect   func(context.Context) (*Upstream, error)
 	now       func() time.Time
@@ -101,8 +102,8 @@ type forwarder struct {
 	userAgent string
 	current   atomic.Pointer[backend]
 
-	mu     sync.Mutex // held by who renews current; guards looked
-	looked time.Time  // when connect was called last
+	mu     sync.Mutex // held while current is renewed; guards looked
+	looked time.Time  // time of the last call of connect
 }
 
 // open connects to the server for the first time.
@@ -115,13 +116,13 @@ func (f *forwarder) open(ctx context.Context) error {
 	return err
 }
 
-// renewed returns a backend with new credentials after the server has refused those of another one: the token of a program or
-// of a file may have ended. It returns nil if there are none.
+// renewed returns a backend with new credentials after the server has refused those of refused, for example
+// because a token has expired. It returns nil if there are no new credentials.
 func (f *forwarder) renewed(ctx context.Context, refused *backend) *backend {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if b := f.current.Load(); b != refused {
-		return b // another request was first
+		return b // another request has already renewed it
 	}
 	if f.now().Sub(f.looked) < reconnectPause {
 		return nil
@@ -140,7 +141,7 @@ func (f *forwarder) renewed(ctx context.Context, refused *backend) *backend {
 	return b
 }
 
-// RoundTrip implements http.RoundTripper. It returns responses that a browser may see.
+// RoundTrip implements http.RoundTripper. It returns responses that are safe for a browser.
 func (f *forwarder) RoundTrip(r *http.Request) (*http.Response, error) {
 	next, repeats, err := keepBody(r)
 	if err != nil {
@@ -149,7 +150,7 @@ func (f *forwarder) RoundTrip(r *http.Request) (*http.Response, error) {
 	b := f.current.Load()
 	response, err := b.roundTrip(next())
 	if err == nil && response.StatusCode == http.StatusUnauthorized {
-		// If this request cannot be sent again, the one after it needs the credentials.
+		// If this request cannot be repeated, the new credentials are still useful for the next one.
 		if again := f.renewed(r.Context(), b); again != nil && repeats {
 			_ = response.Body.Close() // it is not used
 			response, err = again.roundTrip(next())
@@ -161,8 +162,9 @@ func (f *forwarder) RoundTrip(r *http.Request) (*http.Response, error) {
 	return forBrowser(response), nil
 }
 
-// keepBody returns a function that returns the request each time that it is sent, and whether that may be more than once. The request
-// has no body then, or one that was read and is not too large.
+// keepBody returns a function that returns the request for each attempt, and whether there may be several
+// attempts. There may be if the request has no body, or one that was read to the end and is not larger than
+// maxRepeated.
 func keepBody(r *http.Request) (next func() *http.Request, repeats bool, err error) {
 	same := func() *http.Request { return r }
 	if r.Body == nil || r.Body == http.NoBody {
@@ -183,17 +185,18 @@ func keepBody(r *http.Request) (next func() *http.Request, repeats bool, err err
 	}, true, nil
 }
 
-// requestHeaders are the headers of the page that the server gets. All others stay here: cookies, what browsers say of the page,
-// and credentials.
+// requestHeaders are the headers of the page that are forwarded. All others are dropped: cookies, headers in which
+// browsers describe the page, and credentials.
 var requestHeaders = []string{
 	"Accept", "Accept-Encoding", "Content-Type", "Content-Encoding", "If-Match", "If-None-Match", "If-Modified-Since",
 	"Sec-Websocket-Key", "Sec-Websocket-Version", "Sec-Websocket-Extensions",
 }
 
-// bearerProtocol is what a protocol of a WebSocket begins with that is a token (Kubernetes, --authorization of browsers).
+// bearerProtocol is the prefix of a WebSocket protocol that contains a token. Browsers send tokens to Kubernetes
+// in this way.
 const bearerProtocol = "base64url.bearer.authorization.k8s.io."
 
-// toServer returns the headers of a request to the server. in are those of the page.
+// toServer returns the headers of the forwarded request. in has the headers from the page.
 func toServer(in http.Header, userAgent string) http.Header {
 	out := http.Header{"User-Agent": {userAgent}}
 	for name, values := range in {
@@ -215,16 +218,16 @@ func toServer(in http.Header, userAgent string) http.Header {
 	return out
 }
 
-// responseHeaders are the headers of the server that the page gets. All others stay here: cookies, demands for credentials, what
-// other origins may do, and where to go instead.
+// responseHeaders are the headers of the server that are forwarded to the page. All others are dropped: cookies,
+// requests for credentials, permissions for other origins, and redirects.
 var responseHeaders = []string{
 	"Audit-Id", "Cache-Control", "Content-Encoding", "Content-Length", "Date", "Etag", "Expires", "Last-Modified", "Retry-After",
 	"Vary", "Warning", "X-Kubernetes-Pf-Flowschema-Uid", "X-Kubernetes-Pf-Prioritylevel-Uid",
 }
 
-// forBrowser returns a response with the headers that a browser may see. Nothing that the server sends is shown as a page of the
-// console's origin, or runs there: an extension API server, or a pod behind a proxy, may be hostile. The result is another
-// http.Response, so that the trailers of the first one are not sent.
+// forBrowser returns a response with the headers that are safe for a browser. No content from the server may be
+// shown or run as a page of the console's origin, because an extension API server or a proxied pod may be hostile.
+// The result is a new http.Response, so that the trailers of the first one are not sent.
 func forBrowser(response *http.Response) *http.Response {
 	out, header := *response, http.Header{}
 	for _, name := range responseHeaders {
@@ -308,13 +311,13 @@ func (f *forwarder) serve(w http.ResponseWriter, r *http.Request) {
 	reverse.ServeHTTP(finalWriter{w}, r)
 }
 
-// nowhere drops what is written.
+// nowhere is a writer that drops everything.
 type nowhere struct{}
 
 // Write implements io.Writer.
 func (nowhere) Write(b []byte) (int, error) { return len(b), nil }
 
-// finalWriter drops informational responses of the server: their headers did not pass forBrowser.
+// finalWriter drops informational responses of the server, because their headers were not filtered by forBrowser.
 type finalWriter struct{ http.ResponseWriter }
 
 // WriteHeader implements http.ResponseWriter.

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// TestBodiesAreSentAgain has a server whose valid token changes before each request: one with a body is repeated with the new token,
-// unless the body is too large; then the request after it succeeds.
+// TestBodiesAreSentAgain has a server that accepts another token before each request. A request with a body is
+// repeated with the new token. If the body is too large, the request fails and the next one succeeds.
 func TestBodiesAreSentAgain(t *testing.T) {
 	var valid atomic.Int64
 	token := func() string { return strconv.FormatInt(valid.Load(), 10) }

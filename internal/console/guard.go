@@ -11,8 +11,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/proxy"
 )
 
-// HeaderName is a header that the page sends with each request: to a Proxy the secret of its session. A page of another origin cannot
-// send it without asking first, which is refused.
+// HeaderName is a header that the page sends with each request. For a Proxy it has the secret of the session.
+// Browsers let a page of another origin send it only after a preflight request, which is refused.
 const HeaderName = "X-Keelson-Console"
 
 // guard checks requests to a Proxy before anything else looks at them. Other pages in the browser of the person, and names that
@@ -39,7 +39,7 @@ func forbidden(message string) *refusal {
 	return &refusal{http.StatusForbidden, metav1.StatusReasonForbidden, message}
 }
 
-// check returns why a request is refused, nil if it is not. It does not look at the session.
+// check returns the reason to refuse a request, nil if it is accepted. It does not check the session.
 func (g *guard) check(r *http.Request) *refusal {
 	if !slices.Contains(g.hosts, r.Host) { // DNS rebinding
 		return &refusal{http.StatusMisdirectedRequest, metav1.StatusReasonForbidden, "the console is served at http://" + g.hosts[0] + " only"}
@@ -74,8 +74,8 @@ func (g *guard) check(r *http.Request) *refusal {
 	return nil
 }
 
-// checkUpgrade returns why a request for another protocol is refused. Browsers let every page open WebSockets to every
-// server, so only Origin tells where such a request comes from.
+// checkUpgrade returns the reason to refuse a request for another protocol. Browsers let every page open
+// WebSockets to every server, so only the header Origin shows which page has sent such a request.
 func (g *guard) checkUpgrade(r *http.Request, own bool) *refusal {
 	switch {
 	case !proxy.IsUpgrade(r):

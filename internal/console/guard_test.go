@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// TestPort80 has the requests of browsers to port 80, which they leave out of Host and Origin.
+// TestPort80 has the requests of browsers to port 80. Their headers Host and Origin have no port.
 func TestPort80(t *testing.T) {
 	for _, c := range []struct {
 		port         int
 		host, origin string
-		code         int // 0: not refused
+		code         int // 0 means that it is not refused
 	}{
 		{80, "127.0.0.1", "http://127.0.0.1", 0},
 		{80, "localhost", "http://localhost", 0},

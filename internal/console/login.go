@@ -34,18 +34,20 @@ type Issuer struct {
 const (
 	// issuerTime limits the exchange of a code, and the search for an issuer that can be used.
 	issuerTime = 10 * time.Second
-	// discoveryTime limits one discovery document.
+	// discoveryTime limits the request for one discovery document.
 	discoveryTime = 5 * time.Second
-	// foundTTL is how long a discovery document is used, and failedTTL how long after a failure none is requested.
+	// foundTTL is how long a discovery document is used. After a failure no document is requested for failedTTL.
 	foundTTL, failedTTL = 5 * time.Minute, 30 * time.Second
-	// maxWaiting is how many requests wait for a discovery document at a time.
+	// maxWaiting is the largest number of requests that wait for a discovery document.
 	maxWaiting = 32
 
-	// maxTokenRequest is how long a body may be: a code of maxCode bytes has room, also where JSON escapes it.
+	// maxTokenRequest is the largest body. It has room for a code of maxCode bytes, even if JSON escapes its
+	// characters.
 	maxTokenRequest = 32 << 10
-	// maxReading is how many bodies are read at a time, and addressReading how many of them for one client address.
+	// maxReading is the largest number of bodies that are read at a time, addressReading the largest for one
+	// client address.
 	maxReading, addressReading = 64, 8
-	maxAnswer                  = 1 << 20 // of an issuer
+	maxAnswer                  = 1 << 20 // bytes of a response of an issuer
 	maxCode                    = 4 << 10
 )
 
@@ -56,13 +58,13 @@ var (
 	errUnusable = errors.New("the issuer of tokens cannot be used")
 )
 
-// login logs people in at the first issuer that has a discovery document.
+// login logs people in at the first issuer whose discovery document can be read.
 type login struct {
 	Options
 	asking    chan struct{} // held by the request that reads discovery documents
 	waiting   atomic.Int64
 	exchanges *places
-	reading   *fairshare.Addresses // bodies of requests that are read
+	reading   *fairshare.Addresses // counts the request bodies that are being read
 	patience  time.Duration        // issuerTime, except in tests
 
 	mu    sync.Mutex // guards found
@@ -84,7 +86,7 @@ type provider struct {
 	scopes               []string
 }
 
-// loginPage is what the page needs to send a person to the issuer.
+// loginPage is the information with which the page sends a person to the issuer.
 type loginPage struct {
 	AuthorizationEndpoint string   `json:"authorizationEndpoint"`
 	ClientID              string   `json:"clientID"`
@@ -96,7 +98,7 @@ func newLogin(o Options) *login {
 		exchanges: newPlaces(), reading: fairshare.NewAddresses(maxReading, addressReading)}
 }
 
-// page returns what the page is told, nil if nobody can log in now.
+// page returns the information for the page, nil if nobody can log in now.
 func (l *login) page(ctx context.Context) *loginPage {
 	p, err := l.provider(ctx)
 	if err != nil {
@@ -105,7 +107,7 @@ func (l *login) page(ctx context.Context) *loginPage {
 	return &loginPage{AuthorizationEndpoint: p.authorization, ClientID: p.ClientID, Scopes: p.scopes}
 }
 
-// provider returns the issuer that is used. It requests discovery documents if those that it has are too old.
+// provider returns the issuer to use. If the last search is too old, it requests discovery documents.
 func (l *login) provider(ctx context.Context) (*provider, error) {
 	issuers := l.Issuers()
 	if len(issuers) == 0 {
@@ -127,7 +129,7 @@ func (l *login) provider(ctx context.Context) (*provider, error) {
 	if d, ok := l.remembered(issuers); ok {
 		return d.provider, d.err
 	}
-	// A client that goes away does not end what others wait for.
+	// The search must not end if this client goes away, because others may wait for its result.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.patience)
 	defer cancel()
 	d := discovered{among: issuers}
@@ -150,7 +152,7 @@ func (l *login) provider(ctx context.Context) (*provider, error) {
 	return d.provider, d.err
 }
 
-// remembered returns the result of the last search, unless it is too old or was one among other issuers.
+// remembered returns the result of the last search, unless that is too old or was for other issuers.
 func (l *login) remembered(issuers []Issuer) (discovered, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -231,8 +233,8 @@ type tokenAnswer struct {
 // verifier matches a code_verifier (RFC 7636, section 4.1).
 var verifier = regexp.MustCompile(`^[A-Za-z0-9._~-]{43,128}$`)
 
-// ownOrigin returns the origin of a request that a page of this server has sent, "" for all other requests. A browser sends
-// Origin with each POST.
+// ownOrigin returns the origin of a request if a page of this server has sent it, else "". Browsers send the
+// header Origin with each POST.
 func ownOrigin(r *http.Request) string {
 	origin := "https://" + r.Host
 	if r.TLS == nil && r.Header.Get("Origin") == "http://"+r.Host {
@@ -245,7 +247,8 @@ func ownOrigin(r *http.Request) string {
 	return origin
 }
 
-// serveToken exchanges a code for an ID token. The server does it, because the page can connect to nothing else.
+// serveToken exchanges a code for an ID token. The page cannot do that, because it may connect only to this
+// server.
 func (h *Handler) serveToken(w http.ResponseWriter, r *http.Request) {
 	origin := ownOrigin(r)
 	if origin == "" {
@@ -282,8 +285,8 @@ func (h *Handler) serveToken(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, answer)
 }
 
-// read reads the body of a request. It answers the request if it cannot. Its place is taken before the body is read, and is not one of the
-// exchanges: bodies that do not come keep nobody from an exchange.
+// read reads the body of a request. If it fails, it writes the response. It first takes a place of reading, not
+// one of exchanges: a body that does not arrive must not block exchanges of others.
 func (l *login) read(w http.ResponseWriter, r *http.Request, address netip.Addr, asked *tokenRequest) bool {
 	if !l.reading.Take(address) {
 		l.refuse(w, r, errBusy)
@@ -292,7 +295,8 @@ func (l *login) read(w http.ResponseWriter, r *http.Request, address netip.Addr,
 	defer l.reading.Free(address)
 	ctx, cancel := context.WithTimeout(r.Context(), l.patience)
 	defer cancel()
-	// In the server the filter deadline can end the reading. (With HTTP/1, to close a body would wait for its reader.)
+	// In the server, the filter deadline can end this read by CutAt. (With HTTP/1, Close would wait for the
+	// running read.)
 	if body, ok := r.Body.(interface {
 		CutAt(ctx context.Context) (done func())
 	}); ok {
@@ -316,7 +320,7 @@ func (l *login) read(w http.ResponseWriter, r *http.Request, address netip.Addr,
 	return false
 }
 
-// validate returns what is wrong with a request of a page of an origin.
+// validate returns an error if a request from a page of the given origin is invalid.
 func (r *tokenRequest) validate(origin string) error {
 	switch {
 	case r.Code == "" || len(r.Code) > maxCode:
@@ -348,7 +352,7 @@ func (l *login) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, context.DeadlineExceeded):
 		refuse(w, http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "the issuer of tokens does not answer in time")
 	default:
-		if err != errUnusable && r.Context().Err() == nil { // it is not in the log yet, and not the client's doing
+		if err != errUnusable && r.Context().Err() == nil { // not logged yet, and not caused by the client
 			l.Log.Warn("the issuer of tokens does not exchange a code of the console", "error", err)
 		}
 		refuse(w, http.StatusBadGateway, metav1.StatusReasonServiceUnavailable, "%v", errUnusable)
@@ -406,7 +410,8 @@ func readToken(code int, body []byte) (*tokenAnswer, error) {
 	return &tokenAnswer{Token: answer.IDToken, Expires: end.UTC().Format(time.RFC3339)}, nil
 }
 
-// expiry returns when an ID token ends. It verifies nothing: the server does that when the page uses the token.
+// expiry returns the time when an ID token expires. It does not verify the token; the server does when the page
+// uses it.
 func expiry(token string) (time.Time, error) {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

@@ -81,7 +81,7 @@ func (i *issuer) page(t *testing.T, now func() time.Time) *Handler {
 	}})
 }
 
-// exchange asks a handler for a token. change may alter the request.
+// exchange sends a token request to a handler. change may first alter the request.
 func exchange(h http.Handler, body string, change func(*http.Request)) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodPost, "https://example.com/console/oidc/token", strings.NewReader(body))
 	r.Header.Set("Origin", "https://example.com")
@@ -171,7 +171,7 @@ func TestRefusedLogins(t *testing.T) {
 	}
 }
 
-// TestBadIssuers has issuers that answer wrongly.
+// TestBadIssuers has issuers with wrong responses.
 func TestBadIssuers(t *testing.T) {
 	redirected := false
 	elsewhere := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { redirected = true }))
@@ -197,7 +197,7 @@ func TestBadIssuers(t *testing.T) {
 		i.token = c.token
 		h, log := i.page(t, nil), &bytes.Buffer{}
 		h.login.Log = slog.New(slog.NewTextHandler(log, nil))
-		// Those who log in are not told the cause, which may have addresses that others must not see.
+		// Users do not see the cause, which may contain addresses that they must not see.
 		if w := exchange(h, goodBody, nil); w.Code != 502 || !strings.Contains(w.Body.String(), `"message":"the issuer of tokens cannot be used"`) {
 			t.Errorf("%s: %d %s", name, w.Code, w.Body)
 		}
@@ -230,7 +230,8 @@ func TestBadIssuers(t *testing.T) {
 	}
 }
 
-// TestTheFirstGoodIssuerIsUsed has an issuer without a discovery document before a good one.
+// TestTheFirstGoodIssuerIsUsed has two issuers. The first one has no discovery document, so the second one is
+// used.
 func TestTheFirstGoodIssuerIsUsed(t *testing.T) {
 	bad, good := newIssuer(t), newIssuer(t)
 	bad.document = nil
@@ -242,7 +243,7 @@ func TestTheFirstGoodIssuerIsUsed(t *testing.T) {
 	}
 }
 
-// TestDiscoveryIsCached advances a clock.
+// TestDiscoveryIsCached advances a clock, and counts the requests for discovery documents.
 func TestDiscoveryIsCached(t *testing.T) {
 	i, now := newIssuer(t), time.Now()
 	h := i.page(t, func() time.Time { return now })
@@ -268,8 +269,9 @@ func TestDiscoveryIsCached(t *testing.T) {
 	ask(3)
 }
 
-// TestSlowIssuers has an issuer that does not answer until the test ends: one address that holds its places keeps no other from
-// logging in, those who wait for too long are refused, and a request is ended by its deadline.
+// TestSlowIssuers has an issuer that does not respond until the test ends. One address that has taken its places
+// must not block logins from others. A login that waits for too long is refused, and the deadline of a request
+// ends it.
 func TestSlowIssuers(t *testing.T) {
 	i := newIssuer(t)
 	release, arrived := make(chan struct{}), make(chan struct{}, addressExchanges)
@@ -318,8 +320,8 @@ func TestSlowIssuers(t *testing.T) {
 	}
 }
 
-// TestSlowBodies has clients that send a part of a body and then nothing, to the handler behind the filter of the server that ends
-// requests. They are answered soon, and nothing of them remains.
+// TestSlowBodies has clients that send only a part of a body. The handler runs behind the filter deadline of the
+// server. The clients get a response soon, and no goroutine or connection is left.
 func TestSlowBodies(t *testing.T) {
 	for _, version := range []int{1, 2} {
 		h := newIssuer(t).page(t, nil)

@@ -42,8 +42,8 @@ const (
 	nonceBytes = 16
 )
 
-// policy returns the Content-Security-Policy. style is a further source of style sheets, "" for none. The page connects to its
-// own server alone, has no inline scripts, and can turn no text into HTML or code (trusted types).
+// policy returns the Content-Security-Policy. style is another source of style sheets, or "". The page may connect
+// only to its own server and has no inline scripts. It cannot turn text into HTML or code (trusted types).
 func policy(style string) string {
 	if style != "" {
 		style = " " + style
@@ -85,11 +85,11 @@ func mediaType(name string) string {
 	return "application/octet-stream"
 }
 
-// hashed matches names of files that contain a hash of the content, as the build writes them: 8 capital letters and digits, or
-// hexadecimal digits. So a name never gets another content.
+// hashed matches file names that the build has given a hash of the content: 8 capital letters and digits, or
+// hexadecimal digits. The content for such a name never changes.
 var hashed = regexp.MustCompile(`-([A-Z0-9]{8}|[0-9a-f]{8,64})\.[a-z0-9]+$`)
 
-// serveIndex serves the page. It is different each time: its nonce allows the style sheets that the page makes.
+// serveIndex serves the page. Each response has a new nonce, which allows the style sheets that the page creates.
 func (h *Handler) serveIndex(w http.ResponseWriter, r *http.Request) {
 	f := h.load(w, r, indexName)
 	if f == nil {
@@ -111,14 +111,16 @@ func (h *Handler) serveIndex(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(content) // the client may be gone
 }
 
-// file is a file of the page. All responses write the same bytes: whoever asks for a file and does not read it takes no memory of its size.
+// file is a file of the page. All responses share its bytes, so clients that request it and do not read use little
+// memory.
 type file struct {
 	zipped   []byte
 	tag      string                 // a hash of the content
 	unzipped func() ([]byte, error) // for clients that do not accept gzip; unpacked once
 }
 
-// load returns a file of the page, which is read at the first request for it. If there is none, it answers the request and returns nil.
+// load returns a file of the page. It reads the file at the first request. If there is no such file, it writes the
+// response and returns nil.
 func (h *Handler) load(w http.ResponseWriter, r *http.Request, name string) *file {
 	if f, ok := h.loaded.Load(name); ok {
 		return f.(*file)
@@ -144,7 +146,7 @@ func (h *Handler) load(w http.ResponseWriter, r *http.Request, name string) *fil
 	return loaded.(*file)
 }
 
-// serveFile serves one of the other files.
+// serveFile serves a file of the page other than the index.
 func (h *Handler) serveFile(w http.ResponseWriter, r *http.Request, name string) {
 	f := h.load(w, r, name)
 	if f == nil {

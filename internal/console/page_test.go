@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// packed returns a compressed file.
+// packed returns a file with content in compressed form.
 func packed(t *testing.T, content string) *fstest.MapFile {
 	t.Helper()
 	var b bytes.Buffer
@@ -195,7 +195,7 @@ func TestResponsesShareTheirBytes(t *testing.T) {
 	}
 }
 
-// keeper keeps the bytes that were written last, and not a copy.
+// keeper is a ResponseWriter that keeps the last written slice itself, not a copy of it.
 type keeper struct {
 	*httptest.ResponseRecorder
 	written []byte
@@ -206,8 +206,8 @@ func (k *keeper) Write(b []byte) (int, error) {
 	return k.ResponseRecorder.Write(b)
 }
 
-// TestEmbeddedFiles checks the files that the build has written: the page names its nonce, everything that it loads is there, and
-// nothing in it is forbidden by its policy.
+// TestEmbeddedFiles checks the files that the build has written. The page must contain the place for the nonce,
+// all files that it loads must exist, and its policy must forbid nothing in it.
 func TestEmbeddedFiles(t *testing.T) {
 	index, err := fs.ReadFile(embedded(), "index.html.gz")
 	if err != nil {

@@ -10,17 +10,19 @@ import (
 )
 
 const (
-	// maxExchanges is how many codes are exchanged at a time, and addressExchanges how many of them for one client address.
+	// maxExchanges is the largest number of codes that are exchanged at a time, addressExchanges that for one
+	// client address.
 	maxExchanges, addressExchanges = 16, 2
-	// maxQueue is how many requests wait for that, and queueTime how long.
+	// maxQueue is the largest number of requests that wait for a place, and queueTime the longest wait.
 	maxQueue, queueTime = 32, 5 * time.Second
 )
 
-// places limits how many codes are exchanged at a time. Anybody may send codes, so each client address has a share only.
+// places limits the exchanges of codes at a time, in total and for each client address, because anybody may send
+// codes.
 type places struct {
 	taken *fairshare.Addresses
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	waiting int
 	freed   chan struct{} // closed when a place becomes free; nil if nobody waits
 }
@@ -52,7 +54,7 @@ func newPlaces() *places {
 	return &places{taken: fairshare.NewAddresses(maxExchanges, addressExchanges)}
 }
 
-// wait returns when a place may be free, or ctx has ended. The caller holds the lock, which is free meanwhile.
+// wait returns when a place may be free, or ctx has ended. The caller holds mu; wait unlocks it while it waits.
 func (p *places) wait(ctx context.Context) {
 	if p.freed == nil {
 		p.freed = make(chan struct{})
@@ -66,7 +68,7 @@ func (p *places) wait(ctx context.Context) {
 	}
 }
 
-// free gives a place back.
+// free makes a place free again.
 func (p *places) free(address netip.Addr) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -22,11 +22,11 @@ func TestPlaces(t *testing.T) {
 		for range addressExchanges {
 			take(one, nil, 0)
 		}
-		take(other, nil, 0) // one address keeps no other away
+		take(other, nil, 0) // one address does not block others
 		p.free(other)
 		take(one, errBusy, queueTime)
 
-		// A place that becomes free ends the waiting, and so does the client that goes away.
+		// The wait ends when a place becomes free, and when the client goes away.
 		go func() {
 			time.Sleep(time.Second)
 			p.free(one)
@@ -38,7 +38,7 @@ func TestPlaces(t *testing.T) {
 			t.Error("a client that is gone gets a place")
 		}
 
-		// Many addresses take all places, and then all that may wait do.
+		// Many addresses take all places, and then as many others wait as are allowed.
 		full := []netip.Addr{one, one}
 		for a := netip.MustParseAddr("192.0.2.10"); len(full) < maxExchanges; a = a.Next() {
 			take(a, nil, queueTime+time.Second)

@@ -20,7 +20,7 @@ import (
 
 const (
 	loginPath = Root + "login"
-	// sessionProtocol begins the protocol of a WebSocket that is the secret of the page.
+	// sessionProtocol is the prefix of a WebSocket protocol that contains the page's secret.
 	sessionProtocol = "keelson-console."
 	// cookiePrefix begins the name of the cookie. The port follows, because browsers send a cookie to all ports of a host, and
 	// several consoles may run at a time.
@@ -33,7 +33,7 @@ const (
 	stopTime          = time.Second
 )
 
-// ProxyOptions configure a Proxy.
+// ProxyOptions are the options of a Proxy.
 type ProxyOptions struct {
 	// Connect returns the server and the credentials for it. It is called again if the server refuses them.
 	Connect func(context.Context) (*Upstream, error)
@@ -42,8 +42,9 @@ type ProxyOptions struct {
 	Now     func() time.Time
 }
 
-// Proxy serves the page on the loopback interface and forwards its requests to an API server. Only the browser of the person who
-// has started it can use it: that has opened a link with a secret, and has a session since. The page does not get the credentials.
+// Proxy serves the page on the loopback interface and forwards its requests to an API server. Only the browser of
+// the person who started it can use it, because that browser has opened a link with a secret and so has a session.
+// The page does not get the credentials of the kubeconfig.
 type Proxy struct {
 	o        ProxyOptions
 	guard    guard
@@ -69,7 +70,8 @@ func NewProxy(ctx context.Context, port int, o ProxyOptions) (*Proxy, error) {
 // Server returns the URL of the server.
 func (p *Proxy) Server() string { return p.forward.current.Load().URL.String() }
 
-// NewLink returns a URL that begins a session when it is opened: once, and within linkTTL. Earlier links are not valid any more.
+// NewLink returns a URL that starts a session. It can be opened once, within linkTTL. Earlier links become
+// invalid.
 func (p *Proxy) NewLink() string {
 	return "http://" + p.guard.hosts[0] + loginPath + "?once=" + p.sessions.newLink(p.o.Now())
 }
@@ -89,7 +91,7 @@ func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTime)
 		defer cancel()
 		if s.Shutdown(ctx) != nil {
-			_ = s.Close() // what is still open is cut off
+			_ = s.Close() // this closes the remaining connections
 		}
 	})
 	err := s.Serve(all)
@@ -156,7 +158,8 @@ func (p *Proxy) session(r *http.Request) (session, bool) {
 	return session{}, false
 }
 
-// pageSecret returns the secret that the page sends: in a header, or, because WebSockets of browsers have none, as a protocol.
+// pageSecret returns the secret that the page sends: in a header, or as a protocol of a WebSocket, which has no
+// such header.
 func pageSecret(r *http.Request) string {
 	if secret := r.Header.Get(HeaderName); secret != "" {
 		return secret
@@ -171,7 +174,8 @@ func pageSecret(r *http.Request) string {
 	return ""
 }
 
-// serveLogin begins a session, if the link is valid. A browser that has one already is sent to the page by every link.
+// serveLogin starts a session if the link is valid. A browser that already has a session is redirected to the page
+// anyway.
 func (p *Proxy) serveLogin(w http.ResponseWriter, r *http.Request) {
 	setHeaders(w.Header())
 	if !allow(w, r, http.MethodGet) { // HEAD must not use the link up
@@ -183,9 +187,9 @@ func (p *Proxy) serveLogin(w http.ResponseWriter, r *http.Request) {
 		http.SetCookie(w, &http.Cookie{
 			Name: cookiePrefix + p.port, Value: begun.cookie, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode,
 		})
-		target += "#session=" + begun.page // a browser does not send what is behind #; the page reads it there and keeps it
+		target += "#session=" + begun.page // browsers do not send the part after #; the page reads and keeps it
 	} else if _, known := p.session(r); known {
-		ok = true // no secret of the page in the URL: somebody with only the cookie must not get it
+		ok = true // the URL gets no page secret, which somebody with only the cookie must not get
 	}
 	if !ok {
 		sum := sha256.Sum256([]byte(expiredStyle))

@@ -25,10 +25,10 @@ import (
 	"golang.org/x/net/websocket"
 )
 
-// wait bounds what a test waits for.
+// wait is the longest time for which a test waits.
 const wait = 20 * time.Second
 
-// apiServer is a server behind a proxy. It records the requests that it gets.
+// apiServer is an API server behind a proxy. It records its requests.
 type apiServer struct {
 	*httptest.Server
 	mu       sync.Mutex // guards requests
@@ -64,7 +64,7 @@ func (s *apiServer) got() []*http.Request {
 	return s.requests
 }
 
-// testConsole is a running proxy, and the browser that uses it.
+// testConsole is a running proxy, with the data of a browser that has a session.
 type testConsole struct {
 	*Proxy
 	api    *apiServer
@@ -76,7 +76,8 @@ type testConsole struct {
 
 const secretToken = "Bearer secret-of-the-kubeconfig"
 
-// startConsole starts a proxy in front of a server, whose session has begun. change may alter how the server is reached.
+// startConsole starts a proxy for a server and starts a session. change may first alter the connection to the
+// server.
 func startConsole(t *testing.T, api *apiServer, change func(*Upstream)) *testConsole {
 	t.Helper()
 	base, err := url.Parse(api.URL + "/prefix")
@@ -170,14 +171,14 @@ func (c *testConsole) send(t *testing.T, method, path, body string, headers ...s
 	return response, string(text)
 }
 
-// secret returns what the page sends beside a cookie.
+// secret returns the page's secret of the session with this cookie.
 func (c *testConsole) secret(cookie string) string {
 	_, value, _ := strings.Cut(cookie, "=")
 	one, _ := c.sessions.find(value)
 	return one.page
 }
 
-// navigation are the headers of a link that the person has opened from outside of the browser.
+// navigation has the headers of a request for a link that was opened outside of the browser.
 var navigation = []string{"Sec-Fetch-Site", "none", "Sec-Fetch-Mode", "navigate", "Cookie", ""}
 
 // login opens a link and returns the cookie, "" if the link is not valid.
@@ -230,7 +231,7 @@ func TestRequestsAreForwarded(t *testing.T) {
 			t.Errorf("%s: %d, %v", method, response.StatusCode, got)
 		}
 	}
-	// A link to the page, and a name of the host that is not an address.
+	// Requests for the root path, and with a host name instead of an address.
 	if response, _ := c.send(t, "GET", "/", ""); response.Header.Get("Location") != "/console/" {
 		t.Errorf("/: %v", response.Header)
 	}
@@ -240,7 +241,8 @@ func TestRequestsAreForwarded(t *testing.T) {
 	}
 }
 
-// TestAttacks has requests that must not reach the server: each is one of the page with one change.
+// TestAttacks has requests that must not reach the server. Each differs in one point from a valid request of the
+// page.
 func TestAttacks(t *testing.T) {
 	c := startConsole(t, newAPIServer(t, nil), nil)
 	port := c.port
@@ -316,7 +318,7 @@ func TestAttacks(t *testing.T) {
 	if response, _ := c.send(t, "GET", podsPath, "", "Cookie", ""); response.Header.Get(HeaderName) != "no-session" {
 		t.Errorf("a request without a session is answered %v", response.Header)
 	}
-	// A request line with another host than Host.
+	// The host in the request line differs from the header Host.
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", c.guard.hosts[0])
 	if err != nil {
 		t.Fatal(err)
@@ -379,7 +381,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestCredentialsStayHere has a server that repeats what it gets, and a page that sends what the server must not get.
+// TestCredentialsStayHere has a server that repeats its request, and a page that sends headers which must not be
+// forwarded.
 func TestCredentialsStayHere(t *testing.T) {
 	c := startConsole(t, newAPIServer(t, nil), nil)
 	response, body := c.send(t, "POST", podsPath, "{}",
@@ -405,7 +408,8 @@ func TestCredentialsStayHere(t *testing.T) {
 	}
 }
 
-// TestImpersonation has a kubeconfig that acts as a user: the page must not act as another one.
+// TestImpersonation has a kubeconfig that impersonates a user. The page must not be able to impersonate another
+// one.
 func TestImpersonation(t *testing.T) {
 	c := startConsole(t, newAPIServer(t, nil), func(u *Upstream) { u.Header.Set("Impersonate-User", "viewer") })
 	if response, _ := c.send(t, "GET", podsPath, "", "Impersonate-User", "admin"); response.StatusCode != 403 || len(c.api.got()) > 0 {
@@ -527,7 +531,7 @@ func TestWatchesStream(t *testing.T) {
 	}
 }
 
-// TestWebSockets has a server that repeats the messages of a WebSocket, and the protocols that it is offered.
+// TestWebSockets has a server that returns the messages of a WebSocket, and reports the protocols in the request.
 func TestWebSockets(t *testing.T) {
 	c := startConsole(t, newAPIServer(t, nil), nil)
 	offered, gone := make(chan []string, 1), make(chan struct{})
@@ -591,7 +595,7 @@ func TestWebSockets(t *testing.T) {
 	}
 }
 
-// TestRenewedCredentials has a server that accepts another token from some time on.
+// TestRenewedCredentials has a server that at some time accepts only another token.
 func TestRenewedCredentials(t *testing.T) {
 	valid := "one"
 	api := newAPIServer(t, func(w http.ResponseWriter, r *http.Request) {
@@ -621,7 +625,7 @@ func TestRenewedCredentials(t *testing.T) {
 	valid, token = "two", "two"
 	ask(200, 2)
 	valid = "three"
-	ask(401, 2) // too soon
+	ask(401, 2) // too soon for another call of Connect
 	c.now(reconnectPause)
 	ask(401, 3)
 	c.now(reconnectPause)

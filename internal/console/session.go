@@ -32,9 +32,9 @@ type session struct{ cookie, page string }
 
 // sessions are the link and the sessions by which a Proxy knows the person who has started it.
 type sessions struct {
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	link string     // "" if it was opened
-	ends time.Time  // of the link
+	ends time.Time  // expiry time of the link
 	all  []session  // the oldest first
 }
 

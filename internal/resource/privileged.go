@@ -11,8 +11,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// ForbidPrivileged makes kinds refuse pods and pod templates with privileged containers, and pods of Windows that run in the
-// host, as kube-apiserver does without --allow-privileged.
+// ForbidPrivileged makes the validation of kinds refuse pods and pod templates with privileged containers, and
+// Windows pods with host-process containers. kube-apiserver does the same without --allow-privileged.
 func ForbidPrivileged(kinds []*registry.Kind) {
 	for _, k := range kinds {
 		if !hasPodSpec(k) {
@@ -31,7 +31,7 @@ func ForbidPrivileged(kinds []*registry.Kind) {
 	}
 }
 
-// validate is the type of functions that validate a new object, whose old is nil, or an update.
+// validate is the type of functions that validate a new object or an update. old is nil for a new object.
 type validate = func(ctx context.Context, obj, old registry.Object) field.ErrorList
 
 // andPrivileged returns a function that also reports privileged containers. next is not nil: every pod is validated.

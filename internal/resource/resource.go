@@ -1,5 +1,4 @@
-// Package resource lists the built-in kinds. The folders below it declare them, one API group
-// each.
+// Package resource lists the built-in kinds. Each folder below it declares the kinds of one API group.
 package resource
 
 import (

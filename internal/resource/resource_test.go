@@ -20,8 +20,7 @@ type listed struct {
 	Verbs, ShortNames, Categories                          []string
 }
 
-// TestDiscovery holds the declarations against kube-apiserver's discovery
-// documents, in their order.
+// TestDiscovery compares the declarations with kube-apiserver's discovery documents, including the order.
 func TestDiscovery(t *testing.T) {
 	want := readDiscovery(t)
 	got := map[string][]listed{}
@@ -69,7 +68,7 @@ func TestDiscovery(t *testing.T) {
 	}
 }
 
-// entries are a kind and its subresources as discovery lists them.
+// entries returns a kind and its subresources as entries of discovery.
 func entries(gv string, k *registry.Kind) []listed {
 	verbs := k.Requests.Verbs
 	if verbs == nil {
@@ -87,7 +86,7 @@ func entries(gv string, k *registry.Kind) []listed {
 			GroupVersion: gv, Name: k.Resource + "/" + s.Name, Kind: k.Name, Namespaced: k.Namespaced,
 			Verbs: s.Verbs,
 		}
-		// The version is shown where it is another than the list's.
+		// Discovery names the version if it differs from the version of the list.
 		if own := s.GVK.GroupVersion(); !own.Empty() && own.String() != gv {
 			e.Group, e.Version = own.Group, own.Version
 		}
@@ -150,15 +149,15 @@ func TestOrder(t *testing.T) {
 			got = append(got, k.Group)
 		}
 	}
-	// Not served by default.
+	// kube-apiserver does not serve these by default.
 	want = append(slices.Insert(want, len(want)-1, "internal.apiserver.k8s.io"), "lifecycle.k8s.io")
 	if !slices.Equal(got, want) {
 		t.Errorf("groups %q, want %q", got, want)
 	}
 }
 
-// TestUpdatesWithoutResourceVersion lists the kinds of which an update has to name the
-// version that it replaces.
+// TestUpdatesWithoutResourceVersion lists the kinds whose updates must name the resource version that they
+// replace.
 func TestUpdatesWithoutResourceVersion(t *testing.T) {
 	var got []string
 	for _, k := range Kinds(features.All()) {

@@ -15,7 +15,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
-// judge runs both passes of the chain for the create of a copy of an object.
+// judge runs the mutating and the validating pass of the admission chain for the creation of a copy of object.
 func judge(b *testing.B, s *Server, resource, kind string, object registry.Object) {
 	o := object.DeepCopyObject().(registry.Object)
 	o.SetNamespace("default")
@@ -34,7 +34,7 @@ func judge(b *testing.B, s *Server, resource, kind string, object registry.Objec
 	}
 }
 
-// BenchmarkAdmission runs both passes of the default chain for creates.
+// BenchmarkAdmission measures the mutating and the validating pass of the default admission chain for creates.
 func BenchmarkAdmission(b *testing.B) {
 	s := start(b, testConfig(b))
 	pod := &corev1.Pod{}
@@ -52,8 +52,8 @@ func BenchmarkAdmission(b *testing.B) {
 	}
 }
 
-// BenchmarkPolicies runs both passes for a create that 100 ValidatingAdmissionPolicies of three expressions judge, and
-// reports the time for one expression.
+// BenchmarkPolicies measures both passes for a create to which 100 ValidatingAdmissionPolicies apply, each with
+// three expressions. It also reports the time for one expression.
 func BenchmarkPolicies(b *testing.B) {
 	s := start(b, testConfig(b))
 	const policies = 100

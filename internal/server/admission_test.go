@@ -26,7 +26,7 @@ func TestUnstoredObjectsAreAdmitted(t *testing.T) {
 	var judged atomic.Pointer[string]
 	c.testPlugins = []admission.Plugin{{Name: "Refuse", Validate: func(ctx context.Context, a *admission.Attributes) error {
 		what := strings.Trim(a.Resource.Resource+"/"+a.Subresource, "/")
-		if what == "serviceaccounts" || request.UserFrom(ctx) == nil { // the server's own
+		if what == "serviceaccounts" || request.UserFrom(ctx) == nil { // requests of the server itself
 			return nil
 		}
 		judged.Store(&what)
@@ -54,7 +54,7 @@ func TestUnstoredObjectsAreAdmitted(t *testing.T) {
 			t.Errorf("%s: nobody was asked", path)
 		}
 	}
-	// What is wrong by itself does not reach the test plug-ins.
+	// Requests that are invalid by themselves do not reach the test plug-ins.
 	judged.Store(nil)
 	post(t, s, authn+"tokenreviews", `{"spec":{}}`, http.StatusBadRequest)
 	post(
@@ -105,7 +105,7 @@ func TestDecidingOnCertificatesNeedsTheSigner(t *testing.T) {
 		s.http.server.Handler.ServeHTTP(w, r)
 		return w
 	}
-	// Grants come to be known a little after they are written.
+	// The authorizer sees a grant a little after it is written.
 	await := func(status int, words string) {
 		t.Helper()
 		wait.Seen(t, fmt.Sprintf("the status %d with %s", status, words), func() (bool, string) {

@@ -12,8 +12,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
-// TestBadAdmissionEndsTheStart: a server with a wrong name, or with a configuration for a plug-in that has none, does not
-// start.
+// TestBadAdmissionEndsTheStart checks that a server does not start with the name of an unknown plug-in, or with a
+// configuration for a plug-in that accepts none.
 func TestBadAdmissionEndsTheStart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "admission.yaml")
 	text := "apiVersion: apiserver.config.k8s.io/v1\nkind: AdmissionConfiguration\n" +
@@ -38,7 +38,8 @@ func TestBadAdmissionEndsTheStart(t *testing.T) {
 	}
 }
 
-// TestPluginsThatAreOffByDefault switches the plug-ins on that need parts of the server, and sends a write to each.
+// TestPluginsThatAreOffByDefault enables plug-ins that are off by default and need parts of the server. It sends a
+// write to each.
 func TestPluginsThatAreOffByDefault(t *testing.T) {
 	c := testConfig(t)
 	c.Admission.Enable = []string{
@@ -89,7 +90,7 @@ func TestPluginsThatAreOffByDefault(t *testing.T) {
 			if a.Status != http.StatusForbidden {
 				t.Fatalf("%s: %d %s", name, a.Status, a.Body)
 			}
-			// The grant may not be known at once.
+			// The server may see the grant a little later.
 			return strings.Contains(a.Body, c.want)
 		})
 	}

@@ -23,7 +23,7 @@ func (a *api) newPolicies(o *apiOptions, conditions *celvars.ConditionMetrics) *
 	})
 }
 
-// startPolicies loads the admission policies and follows them.
+// startPolicies loads the admission policies and starts the work that keeps them current.
 func (s *starting) startPolicies(ctx context.Context) error {
 	return s.api.policies.Start(ctx, func(name string, run func(context.Context)) {
 		s.work.Go(name, background.Forever(run))

@@ -9,7 +9,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/reload"
 )
 
-// newAggregator returns what forwards requests to extension API servers.
+// newAggregator returns the handler that forwards requests to extension API servers.
 func (a *api) newAggregator(ctx context.Context, o *apiOptions) (*aggregator.Aggregator, error) {
 	c := &o.config.Network.Aggregation
 	options := aggregator.Options{

@@ -60,7 +60,7 @@ type api struct {
 	custom    *custom
 	discovery *discovery.Handler
 	claims    *servicerepair.Controller
-	// resources is the directory of all served resources. client is the server's own access to them.
+	// resources is the directory of all served resources. client sends requests of the server itself to them.
 	resources *directory.Directory
 	client    *client.Client
 	webhooks  *webhooks.Plugins
@@ -75,7 +75,7 @@ type api struct {
 	cluster *connection.Network
 }
 
-// planner returns what plans how deleted objects come back.
+// planner returns the Planner, which finds deleted objects that can be restored and plans the writes for it.
 func (a *api) planner(authorizer authz.Authorizer, now func() time.Time) *undelete.Planner {
 	return &undelete.Planner{
 		Resources: a.resources, Rights: history.Rights{Authorizer: authorizer, Registry: a.registry}, Now: now,
@@ -109,14 +109,14 @@ type apiOptions struct {
 	authorization  *authorization.Authorization
 	outgoing
 	metrics *metrics.Metrics
-	work    *background.Group // runs what follows the configuration of admission
+	work    *background.Group // runs the work that keeps the configuration of admission current
 	traffic *traffic.Traffic  // nil unless Testing.Record
 	log     *slog.Logger
 }
 
-// addresses are where clients reach the server: host and port.
+// addresses are the addresses of the server for clients, as host:port.
 type addresses struct {
-	local, advertised string // on this machine, and from others
+	local, advertised string // for clients on this machine, and for clients on others
 }
 
 // testPlugins returns the admission plug-ins that are for tests.
@@ -128,7 +128,7 @@ func (o *apiOptions) testPlugins() []admission.Plugin {
 	return list
 }
 
-// loadAdmission applies the configuration of admission plug-ins, again when its files change.
+// loadAdmission calls apply with the configuration of admission plug-ins, now and each time its files change.
 func (o *apiOptions) loadAdmission(apply func(filewatch.Read) error) error {
 	file := o.config.Admission.ConfigFile
 	if file == "" {
@@ -241,7 +241,7 @@ func (a *api) resourcesOfKind(gvk schema.GroupVersionKind) []ownerpermissions.Re
 	return out
 }
 
-// created returns what is called with each object that a client has created.
+// created returns the function that is called with each object that a client has created, nil if none is needed.
 func (a *api) created(o *apiOptions) func(*http.Request, *registry.Served, *cache.Object) {
 	if o.config.Controllers.NoWorkloadNotices {
 		return nil
@@ -250,7 +250,7 @@ func (a *api) created(o *apiOptions) func(*http.Request, *registry.Served, *cach
 	return workloads.New(leases, a.client, o.log).Created
 }
 
-// createNamespace creates a namespace in the name of the server.
+// createNamespace creates a namespace as the server itself, not as a user.
 func (a *api) createNamespace(ctx context.Context, name string) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	_, err := a.client.Create(request.WithUser(ctx, nil), client.CreateRequest{

@@ -31,7 +31,7 @@ rules:
 - {level: Metadata}
 `
 
-// audited is a configuration with an audit log.
+// audited returns a configuration with an audit log.
 func audited(t *testing.T) settings {
 	t.Helper()
 	c := testConfig(t)
@@ -43,14 +43,14 @@ func audited(t *testing.T) settings {
 	return c
 }
 
-// callWith is a request with a body of JSON.
+// callWith sends a request with a bearer token and a body of the given content type.
 func callWith(t testing.TB, c *http.Client, token, method, url, contentType, body string) apitest.Answer {
 	t.Helper()
 	return apitest.Send(t, c, method, url, body, "Authorization", "Bearer "+token, "Content-Type", contentType)
 }
 
-// events returns the finished requests of an audit log, without those of the server
-// itself, of which there are none.
+// events returns the events of finished requests in an audit log. All of these are requests of clients, because
+// the server sends no requests to itself.
 func events(t *testing.T, path string) []auditv1.Event {
 	t.Helper()
 	content, err := os.ReadFile(path)
@@ -114,8 +114,8 @@ func TestAuditLog(t *testing.T) {
 	}
 }
 
-// TestAuditOfThePast checks how reads of the past are recorded: what the policy says about secrets is about their history too, which shows
-// their values.
+// TestAuditOfThePast checks how reads of the past are recorded. A rule of the policy for secrets also applies to
+// the history of secrets, because the history shows their values.
 func TestAuditOfThePast(t *testing.T) {
 	c := audited(t)
 	s := start(t, c)
@@ -153,9 +153,8 @@ func TestAuditOfThePast(t *testing.T) {
 	}
 }
 
-// TestSecretsAreInNoLog: neither the audit log below the level that asks for them,
-// nor the server's own log at any verbosity, nor the metrics have what is in
-// secrets and credentials.
+// TestSecretsAreInNoLog checks that the content of secrets and credentials is not in the server's log at any
+// verbosity, not in the metrics, and in the audit log only at the levels that record it.
 func TestSecretsAreInNoLog(t *testing.T) {
 	const secret = "VERYSECRETVALUE"
 	c := audited(t)
@@ -203,7 +202,7 @@ func TestSecretsAreInNoLog(t *testing.T) {
 	}
 }
 
-// hangingWebhook is a server for audit events that accepts requests and never answers.
+// hangingWebhook configures an audit webhook that accepts requests and never responds.
 func hangingWebhook(t *testing.T, c *settings, mode string) {
 	t.Helper()
 	release := make(chan struct{})
@@ -255,8 +254,8 @@ func TestHangingAuditWebhook(t *testing.T) {
 	}
 }
 
-// TestRetryAfter: while the server stops new requests are sent elsewhere, and the
-// one in flight is finished.
+// TestRetryAfter checks that a stopping server rejects new requests with 429 and Retry-After, and finishes the
+// request in flight.
 func TestRetryAfter(t *testing.T) {
 	c := testConfig(t)
 	c.Serving.Shutdown.SendRetryAfter = true

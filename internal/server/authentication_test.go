@@ -58,7 +58,7 @@ func accountToken(t testing.TB, s *Server, name string) string {
 	return out["status"].(map[string]any)["token"].(string)
 }
 
-// TestTokensOutliveARestart: the key that the server makes for itself is kept.
+// TestTokensOutliveARestart checks that the server keeps the key that it generated for tokens of service accounts.
 func TestTokensOutliveARestart(t *testing.T) {
 	conf := testConfig(t)
 	s := start(t, conf)
@@ -76,7 +76,8 @@ func TestTokensOutliveARestart(t *testing.T) {
 	}
 }
 
-// TestOwnKeyIsWrittenWithoutARequest: kube-controller-manager reads the key of a new data directory.
+// TestOwnKeyIsWrittenWithoutARequest checks that a new data directory has the key of tokens before any request:
+// kube-controller-manager reads the file.
 func TestOwnKeyIsWrittenWithoutARequest(t *testing.T) {
 	conf := testConfig(t)
 	start(t, conf)
@@ -113,7 +114,8 @@ func TestTheIssuerIsDiscovered(t *testing.T) {
 	}
 }
 
-// TestDiscoveryNamesTheAdvertisedAddress: clients in pods cannot reach the address on which clients on this machine reach the server.
+// TestDiscoveryNamesTheAdvertisedAddress checks that discovery has the advertised address: clients in pods cannot
+// reach the local address.
 func TestDiscoveryNamesTheAdvertisedAddress(t *testing.T) {
 	conf := testConfig(t)
 	conf.Network.ControlPlane.AdvertiseAddress = "192.0.2.7"
@@ -151,7 +153,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-// issue makes a client certificate; the first is the authority's own.
+// issue makes a certificate signed by the authority. The first call makes the authority's own certificate.
 func (a *authority) issue(name string, groups ...string) tls.Certificate {
 	a.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -178,7 +180,7 @@ func (a *authority) issue(name string, groups ...string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf}
 }
 
-// with is a client that shows a certificate.
+// with returns a client that sends a client certificate.
 func with(t *testing.T, s *Server, pair tls.Certificate) *http.Client {
 	t.Helper()
 	c := httpClient(t, s, false)
@@ -186,8 +188,8 @@ func with(t *testing.T, s *Server, pair tls.Certificate) *http.Client {
 	return c
 }
 
-// TestSpoofedHeadersAreIgnored: only the front proxy, known by its certificate, may
-// say who the user is. (Hostile row 9.)
+// TestSpoofedHeadersAreIgnored checks that the server takes the name of the user from headers only if the client's
+// certificate is one of the front proxy. (Hostile row 9.)
 func TestSpoofedHeadersAreIgnored(t *testing.T) {
 	proxies, clients := newAuthority(t), newAuthority(t)
 	spoof := []string{"X-Remote-User", "admin", "X-Remote-Group", "system:masters"}
@@ -228,8 +230,8 @@ func TestSpoofedHeadersAreIgnored(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
-// TestProxiesAndClientsMustNotBeTheSame: where one authority signs both, every
-// client could name any user. (Hostile row 10.)
+// TestProxiesAndClientsMustNotBeTheSame checks that front proxies and clients need different authorities. With a
+// common one, every client could name any user. (Hostile row 10.)
 func TestProxiesAndClientsMustNotBeTheSame(t *testing.T) {
 	ca := newAuthority(t)
 	conf := testConfig(t)
@@ -266,8 +268,8 @@ func TestProxiesAndClientsMustNotBeTheSame(t *testing.T) {
 	}
 }
 
-// TestClientAuthoritiesAreReloaded: a certificate of an authority that was added to
-// the file counts without a restart.
+// TestClientAuthoritiesAreReloaded checks that certificates of an authority that is added to the file are accepted
+// without a restart.
 func TestClientAuthoritiesAreReloaded(t *testing.T) {
 	one, two := newAuthority(t), newAuthority(t)
 	conf := testConfig(t)
@@ -370,8 +372,7 @@ func TestTokensAreInNoLogOrMetric(t *testing.T) {
 	}
 }
 
-// BenchmarkAuthenticatedGet is a GET through the whole chain, by the way the user
-// signs in.
+// BenchmarkAuthenticatedGet measures a GET through all filters, for each way to authenticate.
 func BenchmarkAuthenticatedGet(b *testing.B) {
 	conf := defaultSettings()
 	tokens := filepath.Join(b.TempDir(), "tokens.csv")
@@ -384,7 +385,7 @@ func BenchmarkAuthenticatedGet(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer s.Stop(context.Background()) //nolint:errcheck // of a benchmark
+	defer s.Stop(context.Background()) //nolint:errcheck // errors do not matter here
 	grant := func(name, subject string) {
 		post(b, s, "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
 			`{"metadata":{"name":"`+name+`"},`+

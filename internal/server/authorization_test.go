@@ -39,7 +39,7 @@ func (c *cluster) make(path, body string) {
 	}
 }
 
-// grant gives dave rules in a namespace.
+// grant creates a Role with the given rules in a namespace, and binds dave to it.
 func (c *cluster) grant(namespace, name, rules string) {
 	c.t.Helper()
 	path := "/apis/rbac.authorization.k8s.io/v1/namespaces/" + namespace
@@ -113,8 +113,8 @@ func TestRolesCountWhileTheyAreThere(t *testing.T) {
 	c.becomes(http.StatusForbidden, http.MethodGet, path)
 }
 
-// TestPathsDoNotLeadElsewhere: CVE-2022-3162 and its like. A user of one namespace
-// tries to come to what is in another.
+// TestPathsDoNotLeadElsewhere checks that a user of one namespace cannot reach objects of another one by unusual
+// paths (CVE-2022-3162 and similar ones).
 func TestPathsDoNotLeadElsewhere(t *testing.T) {
 	c := newCluster(t, testConfig(t))
 	c.namespace("mine")
@@ -272,7 +272,7 @@ func TestGrantsAreGuardedOverHTTP(t *testing.T) {
 	); a.Status != http.StatusForbidden || !strings.Contains(a.Message(), lacks) {
 		t.Errorf("a binding: %d %s", a.Status, a.Body)
 	}
-	// What cannot be in this namespace is not judged for it.
+	// An object that cannot be in this namespace is rejected before its permissions are checked there.
 	if a := post(
 		"roles",
 		`{"metadata":{"name":"x","namespace":"other"},"rules":[{"apiGroups":[""],"resources":["secrets"],"verbs":["get"]}]}`,
@@ -310,8 +310,8 @@ func TestModes(t *testing.T) {
 	}
 }
 
-// TestAnonymousRequestsWithAnAuthorizationFile: the mode AlwaysAllow switches anonymous requests off, but not if a file
-// replaces the modes.
+// TestAnonymousRequestsWithAnAuthorizationFile checks that the mode AlwaysAllow disables anonymous requests, but
+// not if a configuration file replaces the modes.
 func TestAnonymousRequestsWithAnAuthorizationFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "authorization.yaml")
 	const rbac = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n- {type: RBAC, name: rbac}\n"
@@ -328,7 +328,7 @@ func TestAnonymousRequestsWithAnAuthorizationFile(t *testing.T) {
 	}
 }
 
-// TestWebhookAuthorizesConditionally has a webhook authorizer that allows pods, behind a match condition.
+// TestWebhookAuthorizesConditionally has a webhook authorizer with a match condition. The webhook allows pods.
 func TestWebhookAuthorizesConditionally(t *testing.T) {
 	hook := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, err := io.ReadAll(r.Body)

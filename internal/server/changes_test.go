@@ -54,8 +54,8 @@ func watchChanges(t *testing.T, s *servertest.Server, path string) (next func() 
 	}
 }
 
-// TestWatchChanges watches the changes of configmaps: from a time on, and then those that are made, of a definition that is
-// made meanwhile too.
+// TestWatchChanges watches the changes of configmaps, first those since a time and then new ones. It also watches
+// the changes of a custom resource that is defined during the watch.
 func TestWatchChanges(t *testing.T) {
 	s, now := pastServer(t)
 	s.Create(maps, `{"metadata":{"name":"before"}}`)
@@ -89,11 +89,11 @@ func TestWatchChanges(t *testing.T) {
 	s.Do(http.MethodDelete, maps+"/a", "")
 	last := expect("ADDED Deleted configmaps/a")
 
-	// A watch that begins at a revision has what came after it.
+	// A watch with a resourceVersion sends the changes after that revision.
 	s.Create(maps, `{"metadata":{"name":"b"}}`)
 	next = watchChanges(t, s, changesPath+"?watch=true&fieldSelector=user=kubernetes-admin&resourceVersion="+last.ResourceVersion)
 	expect("ADDED Created configmaps/b")
-	// One without a revision has what comes from now on.
+	// A watch without a resourceVersion sends the changes from now on.
 	next = watchChanges(t, s, changesPath+"?watch=true&fieldSelector=name=c")
 	s.Create(maps, `{"metadata":{"name":"c"}}`)
 	expect("ADDED Created configmaps/c")
@@ -109,7 +109,7 @@ func TestWatchChanges(t *testing.T) {
 	}
 }
 
-// TestWatchChangesIsBounded holds that the watches of one user leave places for the others.
+// TestWatchChangesIsBounded checks that the watches of one user cannot take all places: others can still watch.
 func TestWatchChangesIsBounded(t *testing.T) {
 	s, _ := pastServer(t)
 	s.Create("/apis/rbac.authorization.k8s.io/v1/clusterroles", `{"metadata":{"name":"feed"},
@@ -145,7 +145,7 @@ func TestWatchChangesIsBounded(t *testing.T) {
 	}
 }
 
-// TestWatchChangesNeedsNoSeat holds that a watch has given its seat back when it waits for changes.
+// TestWatchChangesNeedsNoSeat checks that a watch does not hold its seat while it waits for changes.
 func TestWatchChangesNeedsNoSeat(t *testing.T) {
 	s, _ := pastServer(t)
 	s.Create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{"metadata":{"name":"eve"},
@@ -171,7 +171,7 @@ func TestWatchChangesNeedsNoSeat(t *testing.T) {
 	})
 }
 
-// TestSelectChanges selects changes by labels, which the object has before or after the change, and by fields.
+// TestSelectChanges selects changes by fields, and by labels that the object has before or after the change.
 func TestSelectChanges(t *testing.T) {
 	s, _ := pastServer(t)
 	s.Create(maps, `{"metadata":{"name":"a","labels":{"app":"web"}}}`)
@@ -199,7 +199,7 @@ func TestSelectChanges(t *testing.T) {
 			t.Errorf("%s: %q, want %q", c.query, text, c.want)
 		}
 	}
-	for limit := 1; limit <= 5; limit++ { // wherever the parts begin that the feed reads from the store
+	for limit := 1; limit <= 5; limit++ { // wherever the parts begin in which the feed reads the store
 		var list history.ChangeList
 		path := fmt.Sprintf("/apis/history.keelson.dev/v1alpha1/namespaces/default/changes?fieldSelector=resource=configmaps&limit=%d", limit)
 		if err := json.Unmarshal([]byte(s.Get(path)), &list); err != nil || len(list.Items) != limit {
@@ -229,7 +229,7 @@ func listChanges(t *testing.T, s *servertest.Server, query string, limit int) (l
 			t.Fatal(err)
 		}
 		for _, c := range list.Items {
-			if c.Resource == "leases" { // the server renews its own at any time, after which older versions are given up
+			if c.Resource == "leases" { // the server renews its own at any time; old versions are not kept
 				continue
 			}
 			lines = append(lines, fmt.Sprint(c.ResourceVersion, " ", c.Type, " ", c.Resource, "/", c.Name, " ", c.User, " ", c.Verb, " ", c.FieldManager, " ", c.UID))
@@ -241,8 +241,8 @@ func listChanges(t *testing.T, s *servertest.Server, query string, limit int) (l
 	}
 }
 
-// TestNewestChangesFirst holds that a list with newestFirst has what one without it has, from the other end, in pages of any size, with
-// a resourceVersion from which a watch goes on.
+// TestNewestChangesFirst checks that a list with newestFirst has the same changes as one without it, in reverse
+// order, for pages of any size. Its resourceVersion is one from which a watch can continue.
 func TestNewestChangesFirst(t *testing.T) {
 	s, now := pastServer(t)
 	s.Create("/api/v1/namespaces", `{"metadata":{"name":"other"}}`)
@@ -266,7 +266,7 @@ func TestNewestChangesFirst(t *testing.T) {
 			_, _ = fmt.Sscan(line, &n)
 			return n
 		}
-		// The changes of a transaction stay in its order.
+		// Changes of one transaction keep their order.
 		slices.SortStableFunc(want, func(a, b string) int { return revision(b) - revision(a) })
 		current := s.Metadata(maps + "/c1").ResourceVersion
 		for _, limit := range []int{1, 2, 3, 1000} {
@@ -300,8 +300,8 @@ func TestNewestChangesFirst(t *testing.T) {
 	})
 }
 
-// TestChangesInDiscovery holds that discovery and OpenAPI have the group if --runtime-config names it, and otherwise nothing that
-// kube-apiserver does not have.
+// TestChangesInDiscovery checks that discovery and OpenAPI have the group if --runtime-config names it. Otherwise
+// they have the same groups as kube-apiserver.
 func TestChangesInDiscovery(t *testing.T) {
 	for _, value := range []string{"", "api/all=true", "history.keelson.dev/v1alpha1=true"} {
 		c := servertest.Default()
@@ -329,8 +329,8 @@ func TestChangesInDiscovery(t *testing.T) {
 	}
 }
 
-// TestChangesCallNoWebhook reads the changes of a custom resource that is stored in another version than the preferred one: the feed is
-// for many objects and readers, and must not wait for the conversion webhook of one definition.
+// TestChangesCallNoWebhook reads the changes of a custom resource whose stored version is not the preferred one.
+// The feed has many objects and readers, so it must not wait for the conversion webhook of one definition.
 func TestChangesCallNoWebhook(t *testing.T) {
 	s, _ := pastServer(t)
 	var calls atomic.Int64
@@ -352,7 +352,7 @@ func TestChangesCallNoWebhook(t *testing.T) {
 	}
 }
 
-// converter is a conversion webhook that fails for each call with an object of refused teeth.
+// converter is a conversion webhook. A call fails if one of its objects has the number of teeth in refused.
 type converter struct {
 	*httptest.Server
 	calls, refused atomic.Int64
@@ -399,8 +399,8 @@ func defineGears(s *servertest.Server, webhook *httptest.Server) {
 	s.Served("/apis/example.com/v1/namespaces/default/gears")
 }
 
-// TestHistoryConvertsInBatches reads the history of a custom resource in a version that is not stored: the webhook is called for many
-// versions at a time, and a version that it refuses hides no other.
+// TestHistoryConvertsInBatches reads the history of a custom resource in a version other than the stored one. One
+// call of the webhook converts many versions of the object. If it refuses one of them, the others are still shown.
 func TestHistoryConvertsInBatches(t *testing.T) {
 	s, _ := pastServer(t)
 	webhook := newConverter(t)

@@ -20,11 +20,12 @@ const (
 	peersRunner        = "peers"
 	servicesRunner     = "addresses and ports of services"
 	proxyClientRunner  = "changes of --proxy-client-cert-file"
-	admissionRunners   = "admission" // what the names of several begin with
+	admissionRunners   = "admission" // the prefix of the names of several runners
 )
 
-// checks returns the checks of /livez and /readyz in the order of their output. Where kube-apiserver reports whether a
-// controller has started, these checks pass while the controller runs, because nothing is served before it has started.
+// checks returns the checks of /livez and /readyz in the order of their output. In kube-apiserver some checks
+// report whether a controller has started. Here nothing is served before that, and they report whether the
+// controller runs.
 func (s *starting) checks() []health.Check {
 	always := func(context.Context) error { return nil }
 	definitions := s.running(customRunner, s.api.custom.Ready)
@@ -44,12 +45,13 @@ func (s *starting) checks() []health.Check {
 	hook("start-apiserver-admission-initializer", func(context.Context) error {
 		return s.work.AllHealthy(admissionRunners)
 	})
-	// Caches take the role of informers. They are open before anything is served.
+	// The caches of Keelson correspond to the informers of kube-apiserver. They are open before anything is
+	// served.
 	hook("generic-apiserver-start-informers", always)
 	if s.fairness != nil {
 		hook("priority-and-fairness-config-consumer", s.running(fairness.Config, always))
 		hook("priority-and-fairness-filter", s.running(fairness.Seats, always))
-		// The runner of the configuration counts the objects too, from time to time.
+		// This runner also counts the objects, at intervals.
 		hook("storage-object-count-tracker-hook", s.running(fairness.Config, always))
 	}
 	extensions, services := s.running(extensionsRunner, always), s.running(apiServicesRunner, always)

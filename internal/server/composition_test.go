@@ -23,7 +23,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
-// sources parses the files of this package and of those below it, tests and servertest aside, and returns them by path.
+// sources parses the Go files of this package and of the packages below it, except tests and servertest. It
+// returns them by path.
 func sources(t *testing.T) map[string]*ast.File {
 	t.Helper()
 	files := map[string]*ast.File{}
@@ -43,7 +44,7 @@ func sources(t *testing.T) map[string]*ast.File {
 	return files
 }
 
-// TestStructsAreSmall: a part of the server has few fields.
+// TestStructsAreSmall checks that no struct has more than most fields.
 func TestStructsAreSmall(t *testing.T) {
 	const most = 15
 	for path, file := range sources(t) {
@@ -68,8 +69,8 @@ func TestStructsAreSmall(t *testing.T) {
 	}
 }
 
-// TestBackendIsReadOnce checks that the name of the backend is only used to choose it. Everything else about a store
-// is found out by its optional interfaces.
+// TestBackendIsReadOnce checks that the name of the backend is used only to choose the store. All other code asks
+// the store by its optional interfaces.
 func TestBackendIsReadOnce(t *testing.T) {
 	allowed := []string{
 		"settings.go validateStorage", "stores/stores.go choose",
@@ -102,8 +103,8 @@ func TestGoroutinesHaveNames(t *testing.T) {
 	allowed := []string{
 		"background/background.go Go", // the runners
 		"frontend.go serve",           // ends with the listener
-		"frontend.go drain",           // bounded by its context
-		"server.go inParallel",        // waited for
+		"frontend.go drain",           // its context limits its time
+		"server.go inParallel",        // inParallel waits for it
 		"httpconn/batch.go batch",     // ends with the writes of a connection, or when that is closed
 	}
 	for path, file := range sources(t) {
@@ -125,8 +126,8 @@ func TestGoroutinesHaveNames(t *testing.T) {
 // plainStore is a store that does not implement storage.Exclusive.
 type plainStore struct{ storage.Store }
 
-// TestReconcilerAsksTheStore: a server whose store others may write to finds the other
-// servers by leases in the store.
+// TestReconcilerAsksTheStore checks that a server finds the other servers by leases in the store, if others may
+// write to that store.
 func TestReconcilerAsksTheStore(t *testing.T) {
 	store, err := embedded.Open(embedded.Options{InMemory: true})
 	if err != nil {
@@ -146,13 +147,14 @@ func TestReconcilerAsksTheStore(t *testing.T) {
 	}
 }
 
-// TestStopWaitsForWork: background work that ends late still has a store.
+// TestStopWaitsForWork checks that the store is still open for background work that ends late.
 func TestStopWaitsForWork(t *testing.T) {
 	s := start(t, testConfig(t))
 	ended := make(chan error, 1)
 	s.work.Go("slow", func(ctx context.Context) error {
 		<-ctx.Done()
-		// Long enough for a Stop that does not wait to close the store. One that waits does nothing that could be seen.
+		// In this time, a Stop that does not wait would close the store. If Stop waits, it does nothing visible to
+		// wait for.
 		time.Sleep(50 * time.Millisecond)
 		_, err := s.stores.Main.Revision(context.Background())
 		ended <- err
@@ -169,8 +171,8 @@ func TestStopWaitsForWork(t *testing.T) {
 	}
 }
 
-// TestChecksShowFailedWork: a check of a controller fails while that waits to be started
-// again.
+// TestChecksShowFailedWork checks that the health check of a controller fails while the controller waits for its
+// next start.
 func TestChecksShowFailedWork(t *testing.T) {
 	s := &starting{Server: &Server{work: background.New(slog.New(slog.DiscardHandler))}}
 	defer s.endWork()

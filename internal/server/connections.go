@@ -9,7 +9,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/reload"
 )
 
-// newConnections returns how nodes, pods and services are reached.
+// newConnections returns the Network that opens connections to nodes, pods and services.
 func newConnections(o *apiOptions) (*connection.Network, error) {
 	c := &o.config.Network.Connections
 	dial := proxy.Dial(c.Dial)

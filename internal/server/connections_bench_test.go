@@ -30,7 +30,7 @@ func BenchmarkPodsProxy(b *testing.B) {
 	bare := httptest.NewTLSServer(&httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(pod) }})
 	b.Cleanup(bare.Close)
 	config := c.http.Transport.(*http.Transport).TLSClientConfig.Clone()
-	config.NextProtos = []string{"http/1.1"} // which the bare proxy speaks too
+	config.NextProtos = []string{"http/1.1"} // the bare proxy speaks HTTP/1.1 too
 	oldHTTP := &http.Client{Transport: &http.Transport{TLSClientConfig: config}}
 	for _, test := range []struct {
 		name, url string

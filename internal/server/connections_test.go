@@ -34,22 +34,22 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
-// connectionWait bounds what the tests of connections wait for.
+// connectionWait is the longest time for which the tests of connections wait for an event.
 const connectionWait = 20 * time.Second
 
-// connectedCluster is a server whose connections to nodes and pods all end in the test: those to port 10250 at kubelet, which
-// speaks TLS, all others at pods.
+// connectedCluster is a server whose connections to nodes and pods all end in the test. A connection to port 10250
+// reaches the test's kubelet, which speaks TLS. All others reach its pods.
 type connectedCluster struct {
 	*Server
 	t             testing.TB
 	http          *http.Client
 	kubelet, pods *httptest.Server
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	dialed []string
 	seen   []*http.Request
 	bodies []string
-	answer http.HandlerFunc // nil answers "ok"
+	answer http.HandlerFunc // nil means the answer "ok"
 }
 
 // startCluster starts a server with a node n1, the pods running (on n1), waiting and two (without a node), and a service.
@@ -104,7 +104,7 @@ func startCluster(t testing.TB, change func(*settings)) *connectedCluster {
 	return c
 }
 
-// dial takes connections to where they end in the test.
+// dial connects to the kubelet or the pods of the test instead of the address, and records the address.
 func (c *connectedCluster) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	c.mu.Lock()
 	c.dialed = append(c.dialed, address)
@@ -122,7 +122,7 @@ func (c *connectedCluster) serve(w http.ResponseWriter, r *http.Request) {
 	c.mu.Unlock()
 	var body []byte
 	if answer == nil {
-		body, _ = io.ReadAll(r.Body) // a client that is gone
+		body, _ = io.ReadAll(r.Body) // the read fails if the client is gone
 	}
 	c.mu.Lock()
 	c.seen, c.bodies = append(c.seen, r), append(c.bodies, string(body))
@@ -134,7 +134,7 @@ func (c *connectedCluster) serve(w http.ResponseWriter, r *http.Request) {
 	answer(w, r)
 }
 
-// on sets what the kubelet and the pods answer.
+// on sets the handler for requests to the kubelet and the pods.
 func (c *connectedCluster) on(answer http.HandlerFunc) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -188,7 +188,7 @@ func (c *connectedCluster) setPodIP(pod, ip string) {
 	c.patchStatus("namespaces/default/pods/"+pod, fmt.Sprintf(`{"status":{"podIP":%q,"podIPs":[{"ip":%q}]}}`, ip, ip))
 }
 
-// path returns the URL of a path below /api/v1. "pods/..." and "services/..." are those of namespace default.
+// path returns the URL of a path below /api/v1. Other paths than "nodes/..." are in the namespace default.
 func (c *connectedCluster) path(path string) string {
 	if !strings.HasPrefix(path, "nodes/") {
 		path = "namespaces/default/" + path
@@ -200,7 +200,7 @@ func TestLogs(t *testing.T) {
 	c := startCluster(t, nil)
 	for path, want := range map[string]struct {
 		status       int
-		message, uri string // what the client gets; what the kubelet is asked
+		message, uri string // what the client receives; the URI that the kubelet receives
 	}{
 		"pods/running/log": {200, "", "/containerLogs/default/running/c"},
 		"pods/running/log?follow=1&previous=true&timestamps=yes&sinceSeconds=5&tailLines=0&limitBytes=7": {200, "",
@@ -355,7 +355,7 @@ func TestProxiesForward(t *testing.T) {
 			t.Errorf("%s: connected to %s", request, d)
 		}
 	}
-	// An endpoint is chosen at random; one that is no pod's must never be.
+	// Endpoints are chosen at random, so several requests are needed to see that only those of pods are chosen.
 	for range 30 {
 		if a := apitest.Send(t, c.http, "GET", c.path("services/web:http/proxy/"), ""); a.Status != 200 {
 			t.Errorf("service: %d %s", a.Status, a.Body)
@@ -411,11 +411,11 @@ func TestSpoofedIdentityIsNotForwarded(t *testing.T) {
 	}
 }
 
-// TestAddressesThatAreNotAllowed lets nodes and pods have addresses of the server's own machine (CVE-2022-3294), and a
-// name that stands for another address when it is looked up again (CVE-2020-8562).
+// TestAddressesThatAreNotAllowed gives nodes and pods addresses of the server's own machine (CVE-2022-3294), and
+// uses a host name that resolves to another address at the second lookup (CVE-2020-8562).
 func TestAddressesThatAreNotAllowed(t *testing.T) {
 	var mu sync.Mutex
-	var answers []string // of the next lookups of "host"
+	var answers []string // results of the next lookups of "host"
 	c := startCluster(t, func(conf *settings) {
 		conf.lookup = func(_ context.Context, host string) ([]net.IPAddr, error) {
 			if host == "host" {
@@ -438,7 +438,7 @@ func TestAddressesThatAreNotAllowed(t *testing.T) {
 	} {
 		setNode(address)
 		paths := []string{"nodes/n1/proxy/", "nodes/n1:80/proxy/", "nodes/https:n1:10250/proxy/x"}
-		if address != "::ffff:127.0.0.1" { // which is no valid address of a pod
+		if address != "::ffff:127.0.0.1" { // not a valid address for a pod
 			c.setPodIP("running", address)
 			paths = append(paths, "pods/running/proxy/")
 		}
@@ -464,7 +464,8 @@ func TestAddressesThatAreNotAllowed(t *testing.T) {
 	}
 }
 
-// TestKubeletsAreVerified checks the authority of kubelets, and that the server shows them its certificate.
+// TestKubeletsAreVerified checks that the server verifies the certificates of kubelets and presents its own client
+// certificate to them.
 func TestKubeletsAreVerified(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name string, content []byte) string {
@@ -528,8 +529,8 @@ func TestKubeletsAreVerified(t *testing.T) {
 	}
 }
 
-// command is a scripted kubelet that runs a command over SPDY: it writes to the outputs what it reads from stdin and the
-// sizes of the terminal, and ends with the given status.
+// command returns a kubelet's handler that simulates a command over SPDY. It writes what it reads from stdin, and
+// the sizes of the terminal, to the outputs. It ends with the given status.
 func (c *connectedCluster) command(status string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		protocol, err := httpstream.Handshake(r, w, []string{"v4.channel.k8s.io"})
@@ -553,7 +554,7 @@ func (c *connectedCluster) command(status string) http.HandlerFunc {
 			}
 		}
 		if r.URL.Query().Get("tty") == "1" && r.URL.Query().Get("error") == "1" {
-			want-- // a terminal has one output
+			want-- // with a terminal, stdout and stderr are one stream
 		}
 		for range want {
 			select {
@@ -617,7 +618,7 @@ func (c *connectedCluster) webSocket(path, token string, protocols ...string) (*
 	return conn, err
 }
 
-// channels reads a WebSocket of remote commands to its end and returns what came on each channel.
+// channels reads the WebSocket of a remote command to its end and returns the text of each channel.
 func channels(t *testing.T, conn *websocket.Conn) map[byte]string {
 	t.Helper()
 	out := map[byte]string{}
@@ -723,7 +724,7 @@ func TestWebSocketsAreTranslated(t *testing.T) {
 	}
 }
 
-// TestACommandEndsWithItsClient closes the WebSocket of a command that says nothing.
+// TestACommandEndsWithItsClient closes the WebSocket of a command that sends no output.
 func TestACommandEndsWithItsClient(t *testing.T) {
 	c := startCluster(t, nil)
 	opened, ended := make(chan struct{}), make(chan struct{})
@@ -923,7 +924,8 @@ func TestKubeletsThatSpeakWebSocket(t *testing.T) {
 	}
 }
 
-// TestWebSocketsNeedThePermissionToCreate connects to pods as a user who may get the subresource.
+// TestWebSocketsNeedThePermissionToCreate connects to pods by WebSocket as a user who may only get the
+// subresource.
 func TestWebSocketsNeedThePermissionToCreate(t *testing.T) {
 	c := startCluster(t, nil)
 	rbac := c.URL() + "/apis/rbac.authorization.k8s.io/v1/namespaces/default/"
@@ -963,7 +965,7 @@ func TestWebSocketsNeedThePermissionToCreate(t *testing.T) {
 	})
 }
 
-// TestConnectionsAreAdmitted lets webhooks and a policy see connections.
+// TestConnectionsAreAdmitted checks that admission webhooks and a policy are called for connections.
 func TestConnectionsAreAdmitted(t *testing.T) {
 	c := startCluster(t, nil)
 	h := apitest.NewWebhooks(t)
@@ -1030,7 +1032,7 @@ func TestConnectionsAreAdmitted(t *testing.T) {
 	}
 }
 
-// TestPoliciesJudgeConnections refuses a command by a ValidatingAdmissionPolicy.
+// TestPoliciesJudgeConnections checks that a ValidatingAdmissionPolicy can refuse a remote command.
 func TestPoliciesJudgeConnections(t *testing.T) {
 	c := startCluster(t, nil)
 	const group = "/apis/admissionregistration.k8s.io/v1/"
@@ -1059,7 +1061,8 @@ func TestPoliciesJudgeConnections(t *testing.T) {
 	}
 }
 
-// TestConnectionsEndWithTheServer stops the server while a command runs, which also writes the audit events.
+// TestConnectionsEndWithTheServer stops the server while a command runs. The audit events of the command are then
+// written.
 func TestConnectionsEndWithTheServer(t *testing.T) {
 	log := filepath.Join(t.TempDir(), "audit.log")
 	c := startCluster(t, func(conf *settings) {
@@ -1111,7 +1114,7 @@ func TestConnectionsEndWithTheServer(t *testing.T) {
 	}
 }
 
-// TestLargeBodiesAreForwarded sends and receives more than a request of the API itself may have.
+// TestLargeBodiesAreForwarded sends and receives bodies larger than the limit for requests of the API itself.
 func TestLargeBodiesAreForwarded(t *testing.T) {
 	c := startCluster(t, nil)
 	c.on(func(w http.ResponseWriter, r *http.Request) {

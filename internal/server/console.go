@@ -12,13 +12,14 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/version"
 )
 
-// hasConsole reports whether the server has a console: if it is configured, and requests without credentials are allowed for it. Browsers
-// send none with it.
+// hasConsole reports whether the console is configured and its path allows requests without credentials. Browsers
+// send no credentials when they load the console.
 func (s *Server) hasConsole() bool {
 	return s.config.Serving.Console && s.authentication.Anonymous.Allows(console.Root)
 }
 
-// unauthenticated returns the filter of the pages that need no credentials, nil if none is open.
+// unauthenticated returns the filter that serves the pages without credentials. It returns nil if there are no
+// such pages.
 func (s *starting) unauthenticated(ready func(context.Context) error) func(http.Handler) http.Handler {
 	pages := []unauthenticated.Page{{
 		Path: frontpage.Path, Serves: frontpage.Wanted, Handler: frontpage.New(frontpage.Page{
@@ -35,7 +36,7 @@ func (s *starting) unauthenticated(ready func(context.Context) error) func(http.
 	})
 }
 
-// ConsoleURL is where the console is, "" if the server has none.
+// ConsoleURL returns the URL of the console, "" if the server has none.
 func (s *Server) ConsoleURL() string {
 	if !s.hasConsole() {
 		return ""

@@ -18,7 +18,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
-// TestConsole has the console on, off, and switched off with anonymous requests.
+// TestConsole checks servers with the console, without it, and without anonymous requests, which it needs.
 func TestConsole(t *testing.T) {
 	const page, settings = "/console/", "/console/config.json"
 	browser := []string{"Accept", "text/html"}
@@ -61,8 +61,8 @@ func TestConsole(t *testing.T) {
 	}
 }
 
-// TestOpenPagesFollowTheRule checks that the pages without credentials are open where requests without credentials are allowed for their
-// paths, and nowhere else.
+// TestOpenPagesFollowTheRule checks that a page without credentials is served only if the rule for anonymous
+// requests allows its path.
 func TestOpenPagesFollowTheRule(t *testing.T) {
 	const head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\nanonymous:\n  enabled: "
 	body := `{"code":"c","codeVerifier":"` + strings.Repeat("v", 43) + `","redirectURI":"x"}`

@@ -9,8 +9,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
-// TestFurtherVerbsUnderConstrainedImpersonation checks that a user who may impersonate another one for some verbs does not get the further
-// permissions that a request with such a verb may use: for the past, for an update that creates, to grant permissions.
+// TestFurtherVerbsUnderConstrainedImpersonation checks users who may impersonate for some verbs only. They do not
+// get the further permissions that such a request may need: to read the past, to create by an update, to grant
+// permissions.
 func TestFurtherVerbsUnderConstrainedImpersonation(t *testing.T) {
 	c := testConfig(t)
 	c.Storage.HistoryRetention = []string{"24h"}
@@ -61,7 +62,7 @@ func TestFurtherVerbsUnderConstrainedImpersonation(t *testing.T) {
 		})
 	}
 
-	// erin may also impersonate without a constraint: the further verbs need no permission of hers.
+	// erin may also impersonate without a constraint, so she needs no permission for the further verbs.
 	grant("erin", "erin", `"users"`, `"impersonate:user-info","impersonate"`)
 	grant("erin-on", "erin", `"configmaps","configmaps/history"`, `"impersonate-on:user-info:get"`)
 	for _, path := range []string{configMaps + "/a?asOf=" + revision, configMaps + "/a/history"} {

@@ -34,7 +34,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// The controllers of kube-controller-manager that run in the server, by the names that they have there.
+// Controllers of kube-controller-manager that run in this server. They have the same names there.
 const (
 	signingController        = "certificatesigningrequest-signing-controller"
 	aggregationController    = rbaccontroller.AggregationManager
@@ -62,7 +62,7 @@ func Controllers() []string {
 	}
 }
 
-// validateControllers returns what is wrong with Controllers.Names.
+// validateControllers returns the errors of Controllers.Names.
 func (s *settings) validateControllers() []error {
 	var errs []error
 	for _, entry := range s.Controllers.Names {
@@ -75,8 +75,8 @@ func (s *settings) validateControllers() []error {
 	return errs
 }
 
-// controllers returns Controllers.Names, or its default. Where other servers write to the store (etcd), a
-// kube-controller-manager usually runs that does most of the work.
+// controllers returns Controllers.Names, or its default. The default is shorter for a store to which other servers
+// write (etcd): there, a kube-controller-manager usually runs and does most of the work.
 func (s *settings) controllers(exclusive bool) []string {
 	switch {
 	case len(s.Controllers.Names) > 0:
@@ -101,14 +101,15 @@ func (s *settings) runsController(name string, exclusive bool) bool {
 	return slices.Contains(entries, "*")
 }
 
-// How long the namespace controller waits after the deletion of a namespace, until creations that are in progress are
-// stored: in this process, or in all servers on a store.
+// These are the times that the namespace controller waits after a namespace was deleted, so that creations in
+// progress are stored first: those of this process only, or those of all servers on one store.
 const (
 	ownSettleTime    = 200 * time.Millisecond
 	sharedSettleTime = 5 * time.Second
 )
 
-// controllers starts the controllers that kube-controller-manager has as well, which pause while one runs.
+// controllers starts those controllers that kube-controller-manager also has. They pause while a
+// kube-controller-manager runs.
 type controllers struct {
 	controllersOptions
 	exclusive bool // no other server writes to the store
@@ -179,7 +180,7 @@ func (c *controllers) startAll() {
 	if identity.OwnClientAuthority(&c.config.Config) {
 		c.start(signingController, func(p *activity.Part) background.Runner { return c.signingController(p).Run })
 	}
-	if c.api.resources.FindOwn(storageversionmigrator.Resource) != nil { // not with an emulated version that has only betas
+	if c.api.resources.FindOwn(storageversionmigrator.Resource) != nil { // nil in releases that only had betas
 		c.start(migrationController, func(p *activity.Part) background.Runner { return c.migrationController(p).Run })
 	}
 	c.start(ttlController, func(p *activity.Part) background.Runner {
@@ -203,7 +204,8 @@ func (c *controllers) startAll() {
 	}
 }
 
-// withActivity returns a Runner whose part has nothing to do after its end, and starts again after an error.
+// withActivity returns a Runner that reports to p: busy at its start, idle after its end, busy again if it ended
+// with an error and will be restarted.
 func withActivity(p *activity.Part, run background.Runner) background.Runner {
 	return func(ctx context.Context) error {
 		p.Starting()
@@ -249,7 +251,7 @@ func (c *controllers) signingController(p *activity.Part) *csrsigning.Controller
 	}
 }
 
-// garbageCollector returns what runs the garbage collector until ctx ends.
+// garbageCollector returns the function that runs the garbage collector until ctx ends.
 func (c *controllers) garbageCollector(p *activity.Part) background.Runner {
 	const account = "generic-garbage-collector"
 	own := c.controllerClient(account)
@@ -263,8 +265,8 @@ func (c *controllers) garbageCollector(p *activity.Part) background.Runner {
 	return func(ctx context.Context) error { return garbagecollector.Run(ctx, o) }
 }
 
-// controllerUser returns the service account in whose name a controller of kube-controller-manager works. Admission
-// sees it as the user of writes.
+// controllerUser returns the service account under which kube-controller-manager runs a controller. Admission sees
+// it as the user of the controller's writes.
 func controllerUser(account string) *request.User {
 	return &request.User{
 		Name:   "system:serviceaccount:kube-system:" + account,
@@ -272,7 +274,7 @@ func controllerUser(account string) *request.User {
 	}
 }
 
-// controllerClient returns a client that works in the name of a controller.
+// controllerClient returns a client that sends requests as the service account of a controller.
 func (c *controllers) controllerClient(account string) *client.Client {
 	return c.api.client.As("kube-controller-manager").For(controllerUser(account))
 }

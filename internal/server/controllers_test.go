@@ -8,7 +8,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
-// TestRunsController compares the syntax of --controllers with that of kube-controller-manager.
+// TestRunsController checks that --controllers is read by the rules of kube-controller-manager.
 func TestRunsController(t *testing.T) {
 	for _, test := range []struct {
 		entries          string
@@ -47,7 +47,8 @@ func TestRunsController(t *testing.T) {
 	}
 }
 
-// TestRolesAreAggregatedByDefault: a server that is its own control plane gives the roles view, edit and admin rules.
+// TestRolesAreAggregatedByDefault checks that a server without a kube-controller-manager aggregates the rules of
+// the roles view, edit and admin.
 func TestRolesAreAggregatedByDefault(t *testing.T) {
 	c := testConfig(t)
 	c.Controllers.Names = nil

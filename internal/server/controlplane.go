@@ -22,17 +22,17 @@ const leaveTime = 2 * time.Second
 // controlPlane maintains the objects that describe the server.
 type controlPlane struct {
 	keeper *bootstrap.Keeper
-	record *peers.Record // where peers reach the server; nil if there can be none
+	record *peers.Record // the addresses for peers; nil if there can be no peers
 }
 
 // controlPlaneOptions are the dependencies of controlPlane.
 type controlPlaneOptions struct {
 	config   *config.ControlPlane
 	services serviceRanges
-	address  net.IP // at which others reach the server
+	address  net.IP // the address for clients on other machines
 	port     int    // that the server listens on
 	record   *peers.Record
-	// peerAddress is where peers reach the server, or would if there were any; "" if the gate of peers is off.
+	// peerAddress is the address for peers, even if there are none yet; "" if the feature gate of peers is off.
 	peerAddress string
 	// restored is true if the server was started from a snapshot.
 	restored bool
@@ -42,13 +42,13 @@ type controlPlaneOptions struct {
 	registry      *registry.Registry
 	client        *client.Client
 	now           func() time.Time
-	// trust returns what extension API servers verify clients with.
+	// trust returns the data with which extension API servers verify clients.
 	trust func() bootstrap.AuthenticationTrust
 	log   *slog.Logger
 }
 
-// newControlPlane creates the objects that every server starts with, except roles. Run of its keeper maintains
-// them.
+// newControlPlane creates the objects that every server starts with, except roles. Later, the Run method of its
+// keeper maintains them.
 func newControlPlane(ctx context.Context, o controlPlaneOptions) (*controlPlane, error) {
 	name, err := hostname(o.config)
 	if err != nil {
@@ -82,7 +82,7 @@ func (o *controlPlaneOptions) reconciler() bootstrap.Reconciler {
 	return &bootstrap.EtcdLeases{Store: o.store, Address: o.address.String()}
 }
 
-// trust returns what extension API servers verify clients with.
+// trust returns the data with which extension API servers verify clients.
 func trust(a *authentication.Authentication) bootstrap.AuthenticationTrust {
 	t := bootstrap.AuthenticationTrust{ClientCA: a.Authorities.Clients.PEM()}
 	if a.Authorities.Proxies != nil {
@@ -94,7 +94,8 @@ func trust(a *authentication.Authentication) bootstrap.AuthenticationTrust {
 	return t
 }
 
-// leave removes the server from the endpoints of the Service kubernetes, and from what its peers know.
+// leave removes the server from the endpoints of the Service kubernetes, and its record from those that peers
+// read.
 func (p *controlPlane) leave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, leaveTime)
 	defer cancel()

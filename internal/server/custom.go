@@ -13,7 +13,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// maxWebhooks is the number of webhook clients that are kept with their connections.
+// maxWebhooks is the largest number of webhook clients that stay open with their connections.
 const maxWebhooks = 512
 
 // custom serves custom resources.

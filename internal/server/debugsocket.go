@@ -24,12 +24,12 @@ func (s *starting) openDebugSocket(ctx context.Context) error {
 	s.work.Go("debug socket", background.Forever(func(ctx context.Context) {
 		stop := context.AfterFunc(ctx, func() { _ = server.Close() }) // the file is removed with the listener
 		defer stop()
-		_ = server.Serve(l) // it ends when the server closes it
+		_ = server.Serve(l) // Serve returns after AfterFunc closes the server
 	}))
 	return nil
 }
 
-// serveDebug serves what the debug socket has.
+// serveDebug serves the requests that arrive at the debug socket.
 func (ro *router) serveDebug(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case strings.HasPrefix(r.URL.Path, "/debug/pprof"):

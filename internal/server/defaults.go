@@ -14,8 +14,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// knownDefaults has the default objects that the first server of this process created, by the configuration that they
-// depend on (a string). Its values never change; it saves later servers the time to make the same objects again.
+// knownDefaults maps a configuration (a string) to the default objects that the first server with it created in
+// this process. Its values never change. Later servers need not make these objects again, which saves time.
 var knownDefaults sync.Map
 
 // defaults creates the first objects of a new store.
@@ -26,8 +26,8 @@ type defaults struct {
 	client   *client.Client
 }
 
-// key returns the key of knownDefaults. It is empty if the objects must be created one by one: in a store that
-// has namespaces already or to which others write, and with plug-ins of tests.
+// key returns the key of knownDefaults. It is "" if the objects must be created one by one: if the store already
+// has namespaces, if other servers write to it, or if there are test plug-ins.
 func (d *defaults) key(ctx context.Context) (string, error) {
 	if !storage.IsExclusive(d.store) || len(d.config.testPlugins) > 0 {
 		return "", nil
@@ -44,9 +44,9 @@ func (d *defaults) key(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%+v %+v %+v", c.API, c.Admission, c.Authorization), nil
 }
 
-// create creates the objects of bootstrap.Defaults if they are known, and reports whether they exist now. A
-// server that is started from a snapshot creates nothing. Otherwise it
-// creates the namespaces, in which the following steps create objects.
+// create creates the objects of bootstrap.Defaults if knownDefaults has them for key. Otherwise it creates only
+// the namespaces, for the steps that follow. It reports whether all default objects exist now. A server that is
+// started from a snapshot already has them.
 func (d *defaults) create(ctx context.Context, key string) (bool, error) {
 	if d.config.origin != nil {
 		return true, nil
@@ -57,7 +57,7 @@ func (d *defaults) create(ctx context.Context, key string) (bool, error) {
 	return false, bootstrap.Namespaces(ctx, d.registry, d.client)
 }
 
-// keep remembers the objects that this server has created, for the next server.
+// keep stores the default objects of this server in knownDefaults, for later servers of the process.
 func (d *defaults) keep(ctx context.Context, key string) error {
 	if key == "" {
 		return nil

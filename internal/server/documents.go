@@ -15,7 +15,7 @@ import (
 // openDocuments returns the handler of the OpenAPI documents of all served resources.
 func (s *starting) openDocuments() (*openapi.Handler, error) {
 	served := map[string]bool{}     // the paths of documents of groups and versions that are served
-	builtIn := map[string]bool{}    // the paths of documents of all that could be
+	builtIn := map[string]bool{}    // paths of documents of all built-in groups and versions
 	hidden := map[string][]string{} // resources that are not served, by the path of their document
 	for _, gvr := range everyResource() {
 		gv := gvr.GroupVersion()

@@ -54,8 +54,8 @@ func fakeProxy(t *testing.T) (address string, asked chan string) {
 	return listener.Addr().String(), asked
 }
 
-// TestWebhooksAreReachedThroughTheProxy: those that authenticate, authorize and audit
-// are asked through the proxy of the control plane, and not directly.
+// TestWebhooksAreReachedThroughTheProxy checks that the webhooks of authentication, authorization and audit are
+// called through the proxy of the control plane, and never directly.
 func TestWebhooksAreReachedThroughTheProxy(t *testing.T) {
 	proxy, asked := fakeProxy(t)
 	conf := testConfig(t)
@@ -88,7 +88,7 @@ func TestWebhooksAreReachedThroughTheProxy(t *testing.T) {
 		"authentication.example:443": true, "authorization.example:443": true, "audit.example:80": true,
 	}
 	for len(missing) > 0 {
-		delete(missing, <-asked) // the test's own time bounds it
+		delete(missing, <-asked) // only the timeout of the test limits this wait
 	}
 	if a := apitest.Send(t, httpClient(t, s, true), "GET", s.URL()+"/metrics", ""); !strings.Contains(
 		a.Body, `apiserver_egress_dialer_dial_failure_count{protocol="http-connect",stage="proxy",transport="tcp"}`,
@@ -97,7 +97,7 @@ func TestWebhooksAreReachedThroughTheProxy(t *testing.T) {
 	}
 }
 
-// egressThrough returns the file of a configuration that has one network.
+// egressThrough writes an egress configuration with one network and one proxy, and returns the path of the file.
 func egressThrough(t *testing.T, network, proxy string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "egress.yaml")

@@ -23,9 +23,10 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/zpages"
 )
 
-// TestEmulatedReleases compares what a server has that emulates a release with what kube-apiserver 1.37.2 has with the same
-// flags, by default and with all versions and the gates of all alpha features: the resources, the documents of discovery and
-// OpenAPI, the feature gates with their stages and defaults, and the default roles and their bindings.
+// TestEmulatedReleases compares a server that emulates a release with kube-apiserver 1.37.2 and the same flags:
+// once by default, and once with all versions and all alpha gates. It compares the resources, the documents of
+// discovery and OpenAPI, the feature gates with their stages and defaults, and the default roles and their
+// bindings.
 func TestEmulatedReleases(t *testing.T) {
 	for minor := release.Oldest; minor <= release.Newest; minor++ {
 		for _, everything := range []bool{false, true} {
@@ -50,8 +51,8 @@ func TestEmulatedReleases(t *testing.T) {
 	}
 }
 
-// TestGatesOfTheServer has what gates switch outside of the kinds: pages, checks, admission plug-ins, modes of impersonation
-// and the addresses that Services may choose.
+// TestGatesOfTheServer checks the effects of feature gates outside of the kinds: pages, checks, admission
+// plug-ins, modes of impersonation, and the addresses that Services may choose.
 func TestGatesOfTheServer(t *testing.T) {
 	for minor, want := range map[int]bool{34: false, 37: true} {
 		conf := testConfig(t)
@@ -92,7 +93,7 @@ func TestGatesOfTheServer(t *testing.T) {
 	}
 }
 
-// compareEmulated compares what a server has with the lines of a file.
+// compareEmulated compares the resources, gates, roles and documents of a server with the lines of a file.
 func compareEmulated(t *testing.T, conf settings, r release.Release, file string) {
 	s := start(t, conf)
 	c := httpClient(t, s, true)

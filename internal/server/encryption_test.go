@@ -14,7 +14,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/encrypt/kmstest"
 )
 
-// encryptionFile writes a configuration for secrets; providers are YAML in flow
+// encryptionFile writes an encryption configuration for secrets. The string providers is a list of YAML in flow
 // style.
 func encryptionFile(t *testing.T, name, providers string) {
 	t.Helper()
@@ -38,8 +38,8 @@ func createSecret(t *testing.T, c *http.Client, url, name string) {
 	}
 }
 
-// TestEncryption starts with a KMS provider, and again without its key: what
-// cannot be read is an error, everything else is served.
+// TestEncryption starts a server with a KMS provider, and then without its key. Reading an encrypted object is
+// then an error, and everything else is served.
 func TestEncryption(t *testing.T) {
 	socket, err := os.MkdirTemp("", "kms")
 	if err != nil {

@@ -21,7 +21,7 @@ func TestReloadedKeyReads(t *testing.T) {
 	config := testConfig(t)
 	file := filepath.Join(t.TempDir(), "encryption.yaml")
 	config.Storage.EncryptionConfigFile, config.Storage.EncryptionReload = file, true
-	config.fileReload = time.Hour // only Reload has the file read
+	config.fileReload = time.Hour // only Reload makes the server read the file
 	encryptionFile(t, file, "{aesgcm: {keys: ["+first+"]}}")
 	s, err := Start(t.Context(), config.Config, config.Options)
 	if err != nil {
@@ -44,13 +44,14 @@ func TestReloadedKeyReads(t *testing.T) {
 	wait.Until(t, "the object to be readable with the added key", func() bool { return !secrets.Reader.Unreadable() })
 }
 
-// TestDroppedKeyOfThePast checks that the server says so if a reload removes a key that only the past of an object needs.
+// TestDroppedKeyOfThePast checks that the server reports a reload that removes a key which only old versions of an
+// object need.
 func TestDroppedKeyOfThePast(t *testing.T) {
 	const first, second = "{name: k1, secret: AAECAwQFBgcICQoLDA0ODw==}", "{name: k2, secret: Dw4NDAsKCQgHBgUEAwIBAA==}"
 	config := testConfig(t)
 	file := filepath.Join(t.TempDir(), "encryption.yaml")
 	config.Storage.EncryptionConfigFile, config.Storage.EncryptionReload = file, true
-	config.fileReload = time.Hour // only Reload has the file read
+	config.fileReload = time.Hour // only Reload makes the server read the file
 	log := &apitest.Log{}
 	config.Diagnostics.Log = slog.New(slog.NewTextHandler(log, nil))
 	encryptionFile(t, file, "{aesgcm: {keys: ["+first+"]}}")

@@ -130,7 +130,7 @@ func TestFairnessFollowsTheAPI(t *testing.T) {
 	}
 }
 
-// TestWatchesNeedNoSeat checks that a watch has given its seat back when it has sent its initial events.
+// TestWatchesNeedNoSeat checks that a watch releases its seat after its initial events.
 func TestWatchesNeedNoSeat(t *testing.T) {
 	s := start(t, slowConfig(t))
 	r, err := http.NewRequest("GET", s.URL()+"/api/v1/namespaces?watch=1", nil)
@@ -157,8 +157,8 @@ func TestWatchesNeedNoSeat(t *testing.T) {
 	})
 }
 
-// TestDanglingFlowSchemas checks that a flow schema without its priority level says so soon, and when the level is there.
-// Requests are not classified by it meanwhile.
+// TestDanglingFlowSchemas checks that a flow schema without its priority level reports this soon in its status,
+// and that it reports the level once that exists. Until then no request is classified by the schema.
 func TestDanglingFlowSchemas(t *testing.T) {
 	s := start(t, slowConfig(t))
 	admin := httpClient(t, s, true)

@@ -22,7 +22,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
-// watched is the names in the events of a watch.
+// watched starts a watch and returns a channel with the names of the objects in its events.
 func watched(t *testing.T, c *http.Client, url string) <-chan string {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
@@ -67,9 +67,9 @@ func wantEvent(t *testing.T, events <-chan string, want string) {
 	}
 }
 
-// TestFullDisk lets the space run out and come back: writes are refused with a
-// reason, reads and watches go on, deletions as long as there is some space, and
-// then all goes on (HOSTILE row 4).
+// TestFullDisk lets a disk become full and then have space again. While it is full, writes are refused with a
+// reason, reads and watches continue, and deletions succeed as long as a little space is left. Then everything
+// works again (HOSTILE row 4).
 func TestFullDisk(t *testing.T) {
 	const gibibyte = 1 << 30
 	disk := vfs.NewMem()
@@ -142,7 +142,7 @@ func TestFullDisk(t *testing.T) {
 	if a := apitest.Send(t, c, "GET", s.URL()+"/readyz?verbose", ""); !strings.Contains(a.Body, warning) {
 		t.Errorf("/readyz does not warn: %s", a.Body)
 	}
-	// The ballast exists, so its size is available.
+	// The ballast file exists, so the available size is the size of the ballast.
 	shows("keelson_storage_available_bytes 5.36870912e+08\n", "keelson_storage_low_space 1\n",
 		`apiserver_request_total{code="507",`)
 	if refused := s.stores.Main.(storage.SpaceReporter).Space().Refused; refused < 4 {
@@ -174,7 +174,7 @@ func TestFullDisk(t *testing.T) {
 	wantEvent(t, events, "DELETED b")
 }
 
-// failLogSync is what a disk says that cannot sync the engine's log.
+// failLogSync returns the error of a disk that cannot sync the log of the engine.
 func failLogSync(op errorfs.Op) error {
 	switch op.Kind {
 	case errorfs.OpFileSync, errorfs.OpFileSyncData, errorfs.OpFileSyncTo:
@@ -185,9 +185,9 @@ func failLogSync(op errorfs.Op) error {
 	return nil
 }
 
-// TestFailedSync lets a sync of the log fail: the write that waits for it and all
-// later ones are refused, reads go on, and the server says that it has to end
-// (HOSTILE row 3). After a restart what was acknowledged is there.
+// TestFailedSync lets a sync of the log fail. The write that waits for it and all later ones are refused, reads
+// continue, and the server reports that it must be stopped (HOSTILE row 3). After a restart all acknowledged
+// writes are there.
 func TestFailedSync(t *testing.T) {
 	disk := vfs.NewCrashableMem()
 	broken := &errorfs.Toggle{Injector: errorfs.InjectorFunc(failLogSync)}
@@ -212,7 +212,7 @@ func TestFailedSync(t *testing.T) {
 			t.Errorf("a write whose sync failed: %d %s", a.Status, a.Body)
 		}
 	}
-	broken.Off() // a disk that seems well again changes nothing
+	broken.Off() // the store stays failed although the disk works again
 	for _, a := range []apitest.Answer{
 		apitest.Send(t, c, "POST", url, configMap("later", "1")), apitest.Send(t, c, "PUT", url+"/kept", configMap("kept", "2")),
 		apitest.Send(t, c, "DELETE", url+"/kept", ""),
@@ -235,7 +235,7 @@ func TestFailedSync(t *testing.T) {
 	left := disk.CrashClone(vfs.CrashCloneCfg{})
 	ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
 	defer cancel()
-	_ = s.Stop(ctx) // says that the store had failed
+	_ = s.Stop(ctx) // the error says that the store had failed
 
 	config.AdjustEngine = func(o *embedded.Options) { o.FS = left }
 	again := start(t, config)

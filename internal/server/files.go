@@ -10,7 +10,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
 )
 
-// checkFiles returns an error with the field for each file of certificates that cannot be used.
+// checkFiles returns an error for each file of certificates that cannot be used. The error names the configuration
+// field.
 func (s *settings) checkFiles() error {
 	var errs []error
 	for _, ca := range []struct{ field, path string }{
@@ -57,7 +58,7 @@ func checkAuthorities(field, path string) error {
 	return err
 }
 
-// readConfigured reads the file that a field names.
+// readConfigured reads the file whose path is the value of the configuration field.
 func readConfigured(field, path string) ([]byte, error) {
 	content, err := filewatch.ReadFile(path)
 	if err != nil {

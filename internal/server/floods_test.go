@@ -65,8 +65,8 @@ func TestHeadersAreBounded(t *testing.T) {
 	}
 }
 
-// TestSlowHeadersEnd: a client has so long to send the headers of a request, and to
-// send another request.
+// TestSlowHeadersEnd checks that there is a time limit to send the headers of a request, and one to send the next
+// request.
 func TestSlowHeadersEnd(t *testing.T) {
 	s := start(t, testConfig(t))
 	if s.http.server.ReadHeaderTimeout <= 0 || s.http.server.IdleTimeout <= 0 {
@@ -90,8 +90,8 @@ func TestSlowBodiesEndWithTheRequest(t *testing.T) {
 	}
 }
 
-// TestRapidReset (CVE-2023-44487): a client that opens streams and resets them at
-// once is not served more of them at a time than the limit, and others are served.
+// TestRapidReset (CVE-2023-44487) checks a client that opens streams and resets them at once. The server handles
+// no more of them at a time than the limit, and still serves other clients.
 func TestRapidReset(t *testing.T) {
 	s := start(t, testConfig(t))
 	conn := dial(t, s, "h2")
@@ -120,7 +120,7 @@ func TestRapidReset(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	go func() { _, _ = io.Copy(io.Discard, conn) }() // until the server has enough of it
+	go func() { _, _ = io.Copy(io.Discard, conn) }() // until the server closes the connection
 	var most int64
 	const streams = 5000
 	for i := range uint32(streams) {

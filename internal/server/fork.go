@@ -26,7 +26,8 @@ const snapshotsName = "snapshots"
 type Snapshot struct {
 	config settings
 	image  *embedded.Image
-	// dir contains the files of a server with a data directory; pairs and keys are set for a server without one.
+	// dir contains the files of a server with a data directory. For a server without one, pairs and keys are set
+	// instead.
 	dir   string
 	pairs map[string]certs.Pair
 	keys  *serviceaccount.Keys
@@ -65,8 +66,8 @@ func (s *Server) Snapshot(ctx context.Context) (*Snapshot, error) {
 	return p, nil
 }
 
-// Start starts a server from the snapshot, usually with the configuration of the snapshot's server. The storage must be the
-// same, and the data directory another one.
+// Start starts a server from the snapshot, usually with the configuration of the original server. The storage
+// backend must be the same. A server with a data directory needs a directory of its own.
 func (s *Snapshot) Start(ctx context.Context, c config.Config) (*Server, error) {
 	if c.Storage.Backend != s.config.Storage.Backend || (c.Storage.DataDir == "") != (s.config.Storage.DataDir == "") {
 		return nil, errors.New("a server that is started from a snapshot needs the same storage, and a data directory of " +
@@ -77,8 +78,8 @@ func (s *Snapshot) Start(ctx context.Context, c config.Config) (*Server, error) 
 	return Start(ctx, c, o)
 }
 
-// serves reports whether a server with the configuration c serves the same built-in versions as the snapshot's server. It
-// is true without a snapshot.
+// serves reports whether a server with the configuration c serves the same built-in versions as the original
+// server. The result is true if s is nil.
 func (s *Snapshot) serves(c *settings) bool {
 	return s == nil || reflect.DeepEqual(s.config.API, c.API)
 }
@@ -100,7 +101,8 @@ func (s *Snapshot) copyKeys(dataDir string) error {
 	return datadir.CopyFiles(datadir.Certificates(s.dir), datadir.Certificates(dataDir))
 }
 
-// certificates returns the certificates of a server without a data directory.
+// certificates returns the certificates of the original server if it had no data directory, and an empty map if s
+// is nil.
 func (s *Snapshot) certificates() map[string]certs.Pair {
 	if s == nil {
 		return map[string]certs.Pair{}

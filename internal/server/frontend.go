@@ -33,10 +33,10 @@ const (
 	maxStreams        = 100 // of one HTTP/2 connection at most, as in kube-apiserver
 	minStreams        = 10
 	maxFrame          = 1 << 20
-	maxBuffered       = 3 << 20 // of one connection's uploads: a body is at most 3 MiB
+	maxBuffered       = 3 << 20 // unread bytes of uploads on one connection; a body is at most 3 MiB
 	pingAfter         = 30 * time.Second
 
-	// drainTime is the time after their own deadline that the server waits for requests in flight when it stops.
+	// drainTime is how long a stopping server waits for requests in flight after the end of their own timeout.
 	drainTime   = 5 * time.Second
 	goodbyeTime = 250 * time.Millisecond
 	activePoll  = 2 * time.Millisecond
@@ -51,9 +51,10 @@ type frontend struct {
 
 	watches    context.Context // ends when long-running requests have to
 	endWatches context.CancelFunc
-	refusing   atomic.Bool  // new requests are sent elsewhere
+	refusing   atomic.Bool  // new requests are rejected with 429
 	active     atomic.Int64 // requests being served, and connections whose bytes wait to be written
-	// short counts the active requests that are not long-running, begun all requests so far.
+	// short is the number of active requests that are not long-running. begun is the number of all requests so
+	// far.
 	short, begun atomic.Int64
 }
 
@@ -61,7 +62,7 @@ type frontend struct {
 type frontendOptions struct {
 	serving        *config.Serving
 	requests       *config.Requests
-	maxStreams     int // of an HTTP/2 connection
+	maxStreams     int // limit for one HTTP/2 connection
 	files          *reload.Files
 	routes         *router
 	identity       *identity.Identity
@@ -111,7 +112,7 @@ func newFrontend(o frontendOptions) (*frontend, error) {
 	return f, nil
 }
 
-// serve serves the connections of a listener. If it ends before the server stops, it reports a failure.
+// serve serves the connections of a listener. If serving ends before the server stops, it reports that to end.
 func (f *frontend) serve(l *listener.Listener, end *ending) {
 	accepted := &httpconn.Listener{Listener: l, Stopping: f.watches}
 	go func() {
@@ -135,7 +136,8 @@ func (f *frontend) endLongRunning() {
 	}
 }
 
-// refuse rejects new requests with 429 until the requests in flight have ended, if that is configured.
+// refuse rejects new requests with 429, if that is configured, and returns after the requests in flight have
+// ended.
 func (f *frontend) refuse(ctx context.Context) error {
 	if !f.serving.Shutdown.SendRetryAfter {
 		return nil
@@ -198,9 +200,10 @@ func (f *frontend) counted(next http.Handler) http.Handler {
 	})
 }
 
-// growStack has the stack of the calling goroutine grow to 16 KiB. HTTP/2 starts a goroutine with a stack of 2 KiB for
-// each request, and filters and handler together need about 8 KiB. Without growStack the stack is copied two or three
-// times while they run, each time with more frames to adjust, which took 12 % of the processor time of a GET.
+// growStack grows the stack of the calling goroutine to 16 KiB. HTTP/2 starts a goroutine with a stack of 2 KiB
+// for each request, and filters and handler together need about 8 KiB. Without growStack, the stack is copied two
+// or three times while they run, each time with more frames to adjust. That took 12 % of the processor time of a
+// GET.
 //
 //go:noinline
 func growStack(i int) byte {

@@ -11,8 +11,8 @@ import (
 	"github.com/keelson-dev/keelson/config"
 )
 
-// BenchmarkTransport is a GET and a create of 6 KB over one HTTP/2 connection with TLS, by the number of requests in
-// flight. Client and server share the processors.
+// BenchmarkTransport measures a GET and a create of 6 KB over one HTTP/2 connection with TLS, for several numbers
+// of requests in flight. Client and server share the processors.
 func BenchmarkTransport(b *testing.B) {
 	conf := testConfig(b)
 	conf.Storage.Backend, conf.Storage.DataDir = config.StorageMemory, ""

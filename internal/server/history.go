@@ -5,8 +5,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/api/undelete"
 )
 
-// putPast adds the plans of undelete to the directory, and the feed of changes if the store keeps history. Discovery and OpenAPI have
-// the feed if --runtime-config names it: by default clients see there what they see of kube-apiserver.
+// putPast adds the plans of undelete to the directory, and the feed of changes if the store keeps history.
+// Discovery and OpenAPI have the feed only if --runtime-config names it: by default they have only what
+// kube-apiserver has there.
 func (s *starting) putPast() {
 	plans := &undelete.Handler{Planner: s.api.planner(s.authorization, s.config.Testing.Clock.Now), Changes: s.newFeed()}
 	s.api.resources.Put(plans.Resource())

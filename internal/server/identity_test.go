@@ -145,8 +145,8 @@ func TestNamesOfTheServingCertificate(t *testing.T) {
 	}
 }
 
-// TestOwnCertificatesAreRenewedWhileRunning removes the certificates in the data directory, which has the same effect as
-// that they expire soon.
+// TestOwnCertificatesAreRenewedWhileRunning removes the certificates in the data directory. This has the same
+// effect as certificates that expire soon.
 func TestOwnCertificatesAreRenewedWhileRunning(t *testing.T) {
 	conf := testConfig(t)
 	conf.fileReload = time.Millisecond
@@ -165,7 +165,7 @@ func TestOwnCertificatesAreRenewedWhileRunning(t *testing.T) {
 		}
 	}
 	renewed := func() bool {
-		file, _ := os.ReadFile(s.KubeconfigPath()) // it is being replaced
+		file, _ := os.ReadFile(s.KubeconfigPath()) // an error is no problem: the file is just being replaced
 		pair, err := tls.LoadX509KeyPair(filepath.Join(conf.Serving.TLS.CertDir, servingcert.CertName),
 			filepath.Join(conf.Serving.TLS.CertDir, servingcert.KeyName))
 		now := leafOf(t, s)
@@ -177,7 +177,7 @@ func TestOwnCertificatesAreRenewedWhileRunning(t *testing.T) {
 		t.Error("the certificate before is served")
 	}
 	stop(t, s)
-	// The copy in the directory of certificates is not taken for one of the operator.
+	// The copy in --cert-dir is not mistaken for a certificate of the operator.
 	conf.Serving.TLS.AlternativeNames = []string{"new.example.com"}
 	if err := leafOf(t, start(t, conf)).VerifyHostname("new.example.com"); err != nil {
 		t.Errorf("after another start: %v", err)
@@ -187,7 +187,7 @@ func TestOwnCertificatesAreRenewedWhileRunning(t *testing.T) {
 // TestStaticTokensAndPoliciesAreReloaded replaces the files of --token-auth-file and --authorization-policy-file.
 func TestStaticTokensAndPoliciesAreReloaded(t *testing.T) {
 	conf := testConfig(t)
-	conf.fileReload = time.Hour // only Reload looks at the files
+	conf.fileReload = time.Hour // only Reload makes the server read the files
 	policies := filepath.Join(t.TempDir(), "policies")
 	write := func(path, content string) {
 		t.Helper()
@@ -207,7 +207,7 @@ func TestStaticTokensAndPoliciesAreReloaded(t *testing.T) {
 		wait.Seen(t, fmt.Sprintf("the status %d", want), func() (bool, string) {
 			got := get()
 			if got != want {
-				s.Reload() // the runners may have just begun
+				s.Reload() // the reading of the files may have just begun
 			}
 			return got == want, fmt.Sprint(got)
 		})
@@ -217,13 +217,13 @@ func TestStaticTokensAndPoliciesAreReloaded(t *testing.T) {
 	await(http.StatusForbidden)
 	write(policies, `{"apiVersion":"abac.authorization.kubernetes.io/v1beta1","kind":"Policy","spec":{"user":"jane","resource":"*"}}`)
 	await(http.StatusOK)
-	write(conf.Authentication.TokenFile, "damaged\n") // what was in effect stays
+	write(conf.Authentication.TokenFile, "damaged\n") // the content that was in effect remains in effect
 	await(http.StatusOK)
 	write(conf.Authentication.TokenFile, "")
 	await(http.StatusUnauthorized)
 }
 
-// TestErrorsOfFilesNameTheFlag gives files that are missing, or that have something else in them.
+// TestErrorsOfFilesNameTheFlag has files that are missing, and files with content of the wrong type.
 func TestErrorsOfFilesNameTheFlag(t *testing.T) {
 	other := filepath.Join(t.TempDir(), "other")
 	if err := os.WriteFile(other, []byte("text"), 0o600); err != nil {

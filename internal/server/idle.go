@@ -38,12 +38,12 @@ func (s *Server) WaitForIdle(ctx context.Context, quiet time.Duration) error {
 
 // idleness measures how long a server has been idle.
 type idleness struct {
-	state []int64 // of the last look; nil if the server was busy
+	state []int64 // at the last check; nil if the server was busy
 	since time.Time
 }
 
-// lasts returns how long the server has been idle without a break, a negative number if it is busy. state grows with
-// each request and each change of an object: if it is not that of the last look, there was a break.
+// lasts returns how long the server has been idle without a break. The result is negative if idle is false. state
+// grows with each request and each change of an object. If it differs from the last call, there was a break.
 func (i *idleness) lasts(idle bool, state []int64, now time.Time) time.Duration {
 	if !idle {
 		i.state = nil
@@ -56,8 +56,8 @@ func (i *idleness) lasts(idle bool, state []int64, now time.Time) time.Duration 
 }
 
 // busy returns descriptions of the work in progress. It checks the parts of the server one after the other. If
-// meanwhile nothing was written, no request came and no part got work, all of them were idle at the same time. state
-// has the revisions of the stores and the number of requests.
+// nothing was written, no request came and no part got work during that, all parts were idle at the same time.
+// state has the revisions of the stores and the number of requests so far.
 func (s *Server) busy(ctx context.Context) (lines []string, state []int64, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err
@@ -86,7 +86,7 @@ func (s *Server) busy(ctx context.Context) (lines []string, state []int64, err e
 	return lines, after, err
 }
 
-// running names requests that are being served, if the server records them.
+// running returns a text with requests that are being served, "" if the server does not record them.
 func (s *Server) running() string {
 	const most = 5
 	if s.Traffic() == nil {
@@ -99,8 +99,8 @@ func (s *Server) running() string {
 	return " (" + strings.Join(lines, ", ") + ")"
 }
 
-// notQuiet says what an idle server was busy with less than quiet ago: the last request, if the server records them, and the
-// object that changed last in each part of the stores.
+// notQuiet returns the latest work of an idle server, which ended less than quiet ago. This is the last request,
+// if the server records requests, and the object that changed last in each part of the stores.
 func (s *Server) notQuiet(quiet time.Duration) []string {
 	lines := []string{fmt.Sprintf("the last request, or the last change of an object, was less than %v ago", quiet)}
 	if t := s.Traffic(); t != nil && t.Last() != "" {

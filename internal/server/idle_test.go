@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestIdleness looks at a server that is busy, idle, and idle again after a request that no look has seen.
+// TestIdleness has a server that is busy, then idle, and idle again after a short request between two checks.
 func TestIdleness(t *testing.T) {
 	begin := time.Now()
 	var i idleness

@@ -79,7 +79,7 @@ func (p *provider) token(t *testing.T, user string) string {
 	return token
 }
 
-// configuration is an AuthenticationConfiguration of the provider.
+// configuration returns an AuthenticationConfiguration for the provider.
 func (p *provider) configuration(prefix string) string {
 	return "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\njwt:\n- issuer:\n    url: " +
 		p.URL +
@@ -90,7 +90,7 @@ func (p *provider) configuration(prefix string) string {
 		" prefix: 'oidc:'}\n"
 }
 
-// awaitUser waits until the token's user may go to a path for authenticated users.
+// awaitUser waits until the token is accepted for a path that authenticated users may read.
 func awaitUser(t *testing.T, s *Server, token string) {
 	t.Helper()
 	c := httpClient(t, s, false)
@@ -165,7 +165,7 @@ func TestIssuersAreReloaded(t *testing.T) {
 			)+`",status="failure"}`,
 		)
 	}
-	write(two.configuration("b:") + "anonymous: {enabled: false}\n") // may not change
+	write(two.configuration("b:") + "anonymous: {enabled: false}\n") // a reload cannot change it
 	wait.Until(t, "the metric of the failed reload", failures)
 	if got := whoIs(t, s, first); got == "" || whoIs(t, s, second) != "" {
 		t.Error("a configuration that cannot be used is")

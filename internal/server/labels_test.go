@@ -79,8 +79,7 @@ func oddRequests(round int) []*http.Request {
 	return out
 }
 
-// TestRequestsMakeNoSeries sends requests that nobody expects and requires that no
-// metric takes a label from them.
+// TestRequestsMakeNoSeries sends unusual requests and checks that no metric has a label with text from them.
 func TestRequestsMakeNoSeries(t *testing.T) {
 	c := testConfig(t)
 	c.Storage.Backend, c.Storage.DataDir = config.StorageMemory, ""

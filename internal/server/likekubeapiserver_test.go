@@ -9,8 +9,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
-// TestNameExists has what kube-apiserver answers if an object exists: an object that has a generateName too is taken for one whose name
-// was generated.
+// TestNameExists compares the errors for an object that already exists with those of kube-apiserver. If the
+// request has a generateName too, the error says that a generated name was not unique, although the name was
+// given.
 func TestNameExists(t *testing.T) {
 	s := servertest.Start(t, servertest.Default())
 	const maps = "/api/v1/namespaces/default/configmaps"
@@ -24,7 +25,7 @@ func TestNameExists(t *testing.T) {
 	})
 }
 
-// TestStatusOwnsNoMetadata has a kind of which an application to the status owns nothing of the metadata that it names.
+// TestStatusOwnsNoMetadata has a kind for which an apply to the status owns none of the metadata in the request.
 func TestStatusOwnsNoMetadata(t *testing.T) {
 	s := servertest.Start(t, servertest.Default())
 	const node = "/apis/storage.k8s.io/v1/csinodes/n"

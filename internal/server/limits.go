@@ -27,7 +27,7 @@ func (s *starting) startFairness(ctx context.Context) (err error) {
 	return err
 }
 
-// limitRequests returns the filter that limits the requests in flight, and how many there are.
+// limitRequests returns the filter that limits the requests in flight, and a function that returns their numbers.
 func (s *starting) limitRequests() (filter func(http.Handler) http.Handler, current func() (int64, int64)) {
 	if s.fairness != nil {
 		return fairnessfilter.New(s.fairness, s.config.Requests.Timeout), s.fairness.Current

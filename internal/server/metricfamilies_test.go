@@ -26,16 +26,16 @@ type family struct {
 	labels     []string
 }
 
-// webhookCalled is when the metrics of HTTP clients appear.
+// webhookCalled is the event after which the metrics of HTTP clients appear.
 const webhookCalled = "a webhook was called"
 
-// queued is when the metrics of queues appear.
+// queued is the event after which the metrics of queues appear.
 const queued = "a request passed a priority level with queues"
 
-// inEtcd is when the metrics of etcd's client appear.
+// inEtcd is the condition for the metrics of etcd's client.
 const inEtcd = "objects are stored in an etcd cluster"
 
-// servedWhen are the metrics that appear when something happens that the test does not do.
+// servedWhen has the metrics that appear only after an event or under a condition that the test does not produce.
 var servedWhen = map[string]string{
 	"etcd_lease_object_counts":                                        inEtcd,
 	"grpc_client_handled_total":                                       inEtcd,
@@ -74,7 +74,7 @@ var servedWhen = map[string]string{
 	"pod_security_exemptions_total":                                   "a request was exempt",
 }
 
-// Reasons why metrics of kube-apiserver have no meaning.
+// Reasons why metrics of kube-apiserver do not apply to Keelson.
 const (
 	noLoopback    = "Keelson's controllers call the server without requests"
 	noDeclarative = "Keelson validates each object once, without a second implementation to compare with"
@@ -84,7 +84,7 @@ const (
 	regenerations = "OpenAPI documents are made when they are requested, not when a definition changes"
 )
 
-// withoutMeaning are the metrics that Keelson does not have, with why.
+// withoutMeaning has the metrics of kube-apiserver that Keelson does not have, with the reason.
 var withoutMeaning = map[string]string{
 	"apiextensions_apiserver_validation_ratcheting_seconds":      "old and new objects are compared while they are validated, not in a step of its own",
 	"apiextensions_openapi_v2_regeneration_count":                regenerations,
@@ -229,8 +229,8 @@ func scrapeFamilies(t *testing.T, text string) map[string]family {
 	return out
 }
 
-// labelNames returns the sorted names of the labels of a sample, without those that say which part of a histogram or a summary
-// it is.
+// labelNames returns the sorted names of the labels of a sample, without the labels le and quantile of the parts
+// of histograms and summaries.
 func labelNames(sample string) (names []string) {
 	_, rest, found := strings.Cut(sample, "{")
 	for found && rest != "" {
@@ -266,8 +266,8 @@ func kubeFamilies(t *testing.T) (out []family) {
 	return out
 }
 
-// TestDashboardQueriesExistingMetrics reads the expressions of the dashboard. Each metric in them must be served, or be one
-// that the server shows only after an event.
+// TestDashboardQueriesExistingMetrics checks that each metric in the expressions of the dashboard is served, or is
+// in a list of metrics that appear only after an event.
 func TestDashboardQueriesExistingMetrics(t *testing.T) {
 	content, err := os.ReadFile("../../docs/grafana/keelson.json")
 	if err != nil {
@@ -286,7 +286,7 @@ func TestDashboardQueriesExistingMetrics(t *testing.T) {
 	afterEvents := []string{
 		"apiserver_admission_webhook_admission_duration_seconds", "apiserver_admission_webhook_fail_open_count",
 		"apiserver_admission_webhook_skipped_total", "apiserver_flowcontrol_rejected_requests_total",
-		// These are there with --snapshot-schedule.
+		// These exist only with --snapshot-schedule.
 		"keelson_snapshots_total", "keelson_snapshot_last_success_timestamp_seconds", "keelson_snapshot_interval_seconds",
 		"keelson_snapshot_last_size_bytes",
 	}

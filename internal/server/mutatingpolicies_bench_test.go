@@ -32,7 +32,7 @@ func mutateConfigMap(t testing.TB, s *Server) {
 func TestMutatingPoliciesCostOtherWritesNothing(t *testing.T) {
 	s := start(t, testConfig(t))
 	const runs = 200
-	// What the server does in the background allocates too, so the lowest of several measurements counts.
+	// Background work of the server allocates too, so the lowest of several measurements counts.
 	allocations := func() float64 {
 		lowest := math.Inf(1)
 		for range 10 {
@@ -53,7 +53,7 @@ func TestMutatingPoliciesCostOtherWritesNothing(t *testing.T) {
 	}
 }
 
-// BenchmarkMutatingPolicies runs the mutating pass, which runs twice if a policy was applied.
+// BenchmarkMutatingPolicies measures the mutating pass. The pass is run twice if a policy was applied.
 func BenchmarkMutatingPolicies(b *testing.B) {
 	for _, c := range []struct{ name, resource, mutation string }{
 		{"none", "", ""},

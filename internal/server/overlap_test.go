@@ -18,7 +18,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
-// reissued returns the file of another certificate with the key and the name of a.
+// reissued writes another certificate with the key and the name of a, and returns its file.
 func (a *authority) reissued() string {
 	a.t.Helper()
 	template := *a.cert
@@ -34,7 +34,7 @@ func (a *authority) reissued() string {
 	return file
 }
 
-// lines sends each line that is written to a channel, as long as that has room.
+// lines is a writer that sends each written line to a channel. It drops lines for which the channel has no room.
 type lines chan string
 
 func (l lines) Write(b []byte) (int, error) {
@@ -45,8 +45,8 @@ func (l lines) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestReissuedAuthorityOverlaps checks that an authority of clients is never accepted as one of front proxies because
-// it has another certificate with the same key, neither at the start nor after a reload.
+// TestReissuedAuthorityOverlaps checks that an authority of clients is not accepted as an authority of front
+// proxies. It is recognized by its key if it has another certificate, both at the start and after a reload.
 func TestReissuedAuthorityOverlaps(t *testing.T) {
 	clients, proxies := newAuthority(t), newAuthority(t)
 	conf := testConfig(t)

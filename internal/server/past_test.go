@@ -19,7 +19,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
-// pastServer starts a server whose clock the test moves, and which keeps history for a day.
+// pastServer starts a server that keeps history for a day, and returns it with the clock that it uses.
 func pastServer(t *testing.T) (*servertest.Server, *clock.Clock) {
 	now := clock.New(time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC))
 	c := servertest.Default("namespace-controller")
@@ -29,7 +29,8 @@ func pastServer(t *testing.T) (*servertest.Server, *clock.Clock) {
 	return servertest.Start(t, c), now
 }
 
-// compacted waits until the store has compacted a revision: a user who may list, but not read history, is told so.
+// compacted advances the clock until the store has compacted revision. A user who may list, but not read history,
+// then gets 410.
 func compacted(t *testing.T, s *servertest.Server, now *clock.Clock, revision string) {
 	s.Create("/apis/rbac.authorization.k8s.io/v1/clusterroles", `{"apiVersion":"rbac.authorization.k8s.io/v1",
 		"kind":"ClusterRole","metadata":{"name":"lister"},
@@ -68,8 +69,8 @@ func dataOf(t *testing.T, body string) string {
 	return strings.TrimSpace(out)
 }
 
-// TestAsOf reads objects as they were, by a time, by a duration and by a revision, also after the store has compacted what was
-// then.
+// TestAsOf reads old states of objects by a time, by a duration and by a revision. It does so again after the
+// store has compacted those revisions.
 func TestAsOf(t *testing.T) {
 	s, now := pastServer(t)
 	configMap := func(name, v string) string {
@@ -140,8 +141,8 @@ func TestAsOf(t *testing.T) {
 	}
 }
 
-// TestAsOfOfAnotherTenant checks who may read the past: the verb readhistory is needed, and what was in a namespace before it was
-// made again is for those who may read all namespaces.
+// TestAsOfOfAnotherTenant checks who may read the past. The verb readhistory is needed. For the time before a
+// namespace was deleted and created again, the permission for all namespaces is needed.
 func TestAsOfOfAnotherTenant(t *testing.T) {
 	s, now := pastServer(t)
 	const tenant = `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"tenant"}}`
@@ -195,7 +196,7 @@ func TestAsOfOfAnotherTenant(t *testing.T) {
 		{"GET", theirs + "?asOf=1s&continue=" + forged, "", 403, `at the cluster scope`},
 		{"GET", theirs + "?continue=" + forged, "", 410, ""},
 		{"GET", theirs + "?resourceVersionMatch=Exact&resourceVersion=" + revision, "", 403, `at the cluster scope`},
-		// Not even that there was an object of this name.
+		// A user without the permission does not even learn that there was an object of this name.
 		{"GET", theirs + "/secret/history", "", 404, "not found"},
 		{"GET", theirs + "/secret/history?continue=9999999", "", 410, "not kept any more"},
 		{"GET", theirs + "/never/history?continue=9999999", "", 410, "not kept any more"},
@@ -209,7 +210,8 @@ func TestAsOfOfAnotherTenant(t *testing.T) {
 	}
 }
 
-// TestHistory reads who changed what of an object, also after it is gone, and of another object of the same name.
+// TestHistory reads the changes of an object and their users, also after it was deleted and created again with the
+// same name.
 func TestHistory(t *testing.T) {
 	s, now := pastServer(t)
 	const secrets = "/api/v1/namespaces/default/secrets"
@@ -285,7 +287,8 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestHistoryOfCustomResource reads the history of a custom resource, and what the garbage collector deleted.
+// TestHistoryOfCustomResource reads the history of a custom resource, and the deletion by the garbage collector in
+// it.
 func TestHistoryOfCustomResource(t *testing.T) {
 	s, _ := pastServer(t)
 	s.DefineWidgets()
@@ -298,7 +301,7 @@ func TestHistoryOfCustomResource(t *testing.T) {
 	}
 }
 
-// TestChanges reads what changed in a namespace since a time, and in all of them.
+// TestChanges reads the changes since a time, in one namespace and in all namespaces.
 func TestChanges(t *testing.T) {
 	s, now := pastServer(t)
 	s.DefineWidgets()
@@ -384,8 +387,8 @@ func TestHistoryShowsNoMoreThanGet(t *testing.T) {
 	})
 }
 
-// TestAsOfOfNamespace reads a Namespace, whose key is in no namespace although the request names one: a rule for the namespace does
-// not keep it.
+// TestAsOfOfNamespace reads a Namespace. Its key is in no namespace, although the request has one. So a retention
+// rule for that namespace keeps no history of the Namespace itself.
 func TestAsOfOfNamespace(t *testing.T) {
 	now := clock.New(time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC))
 	c := servertest.Default()
@@ -412,7 +415,7 @@ func TestAsOfOfNamespace(t *testing.T) {
 	})
 }
 
-// TestHistoryOfLargeObject pages through versions that would not be in memory together.
+// TestHistoryOfLargeObject pages through versions that together are too large for one response.
 func TestHistoryOfLargeObject(t *testing.T) {
 	s, _ := pastServer(t)
 	s.Create(maps, `{"metadata":{"name":"a"}}`)

@@ -23,7 +23,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// validatePeers returns what is wrong with the configuration. enabled reports whether the feature gate is on.
+// validatePeers returns the errors in the configuration of peers. enabled reports whether the feature gate is on.
 func validatePeers(c *config.Peers, enabled bool) error {
 	var errs []error
 	for _, field := range []struct{ name, value string }{
@@ -42,12 +42,13 @@ func validatePeers(c *config.Peers, enabled bool) error {
 	return errors.Join(errs...)
 }
 
-// hasPeers reports whether other servers may use the main store, and the feature gate is on.
+// hasPeers reports whether the feature gate is on and other servers may use the main store.
 func (s *starting) hasPeers() bool {
 	return s.gates.Enabled(features.UnknownVersionInteroperabilityProxy) && !storage.IsExclusive(s.stores.Main)
 }
 
-// peerAddress returns where peers reach this server, as host:port; "" if the feature gate is off, or without a socket.
+// peerAddress returns the address for peers, as host:port. It is "" if the feature gate is off or there is no
+// socket.
 func (s *starting) peerAddress() string {
 	if !s.gates.Enabled(features.UnknownVersionInteroperabilityProxy) || s.config.Serving.InProcess {
 		return ""
@@ -56,7 +57,7 @@ func (s *starting) peerAddress() string {
 	return net.JoinHostPort(host, strconv.Itoa(port))
 }
 
-// peerHost returns where peers reach this server.
+// peerHost returns the host and port at which peers reach this server.
 func peerHost(c *config.Peers, l *listener.Listener) (host string, port int) {
 	if c.AdvertiseIP != "" && c.AdvertisePort != "" {
 		port, _ = strconv.Atoi(c.AdvertisePort) // it was validated
@@ -83,7 +84,7 @@ func (s *starting) newPeerRecord() (*peers.Record, error) {
 	}, nil
 }
 
-// compareReplicas makes the record by which peers find this server, and compares it with those that are there.
+// compareReplicas creates this server's record for peers, and compares it with the records of the other servers.
 func (s *starting) compareReplicas(ctx context.Context) (err error) {
 	if s.peerRecord, err = s.newPeerRecord(); err != nil || s.peerRecord == nil {
 		return err
@@ -99,7 +100,8 @@ func hostname(c *config.ControlPlane) (string, error) {
 	return os.Hostname()
 }
 
-// newPeers returns what forwards requests to peers, nil if nothing is to be forwarded.
+// newPeers returns the Peers that forward requests to other servers. It returns nil if no requests are to be
+// forwarded.
 func (s *starting) newPeers(ctx context.Context) (*peers.Peers, error) {
 	c := s.config
 	if !s.hasPeers() || c.Network.Peers.CAFile == "" {
@@ -133,16 +135,16 @@ func (s *starting) newPeers(ctx context.Context) (*peers.Peers, error) {
 	return p, nil
 }
 
-// declaredVersions are the versions that definitions of custom resources and APIServices with a Service declare.
+// declaredVersions finds the versions that definitions of custom resources and APIServices with a Service declare.
 type declaredVersions struct {
 	resources  *directory.Directory
 	changes    *directory.Watcher
 	aggregator *aggregator.Aggregator
 	began      bool
-	seen       int64 // what aggregator.Changes returned
+	seen       int64 // the last result of aggregator.Changes
 }
 
-// get returns the versions if they may have changed since the last call.
+// get returns the versions and true if they may have changed since the last call, and otherwise false.
 func (d *declaredVersions) get() (map[schema.GroupVersion]bool, bool) {
 	changed, seen := d.changes.Take(), d.aggregator.Changes()
 	if d.began && len(changed) == 0 && seen == d.seen {

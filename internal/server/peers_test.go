@@ -15,7 +15,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/memoryetcd"
 )
 
-// TestPeersConfig checks the mistakes of an operator that stop the start.
+// TestPeersConfig checks wrong configurations of peers, with which the server does not start.
 func TestPeersConfig(t *testing.T) {
 	off := []string{"UnknownVersionInteroperabilityProxy=false"}
 	set, err := certs.Ensure(certs.Options{Admin: true})

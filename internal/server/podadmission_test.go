@@ -26,13 +26,14 @@ const (
 	adminClasses = "/apis/node.k8s.io/v1/runtimeclasses"
 )
 
-// podBody returns a pod with one container; more are further members of its spec, container of the container.
+// podBody returns a pod with one container. The JSON members in container are added to the container, and those in
+// more to the spec.
 func podBody(name, container, more string) string {
 	return `{"metadata":{"name":"` + name + `"},"spec":{"automountServiceAccountToken":false,"containers":[` +
 		`{"name":"c","image":"i:1"` + container + `}]` + more + `}}`
 }
 
-// TestPodAdmissionByDefault sends writes to which plug-ins that are on by default have something to say.
+// TestPodAdmissionByDefault sends writes that the plug-ins which are on by default change or refuse.
 func TestPodAdmissionByDefault(t *testing.T) {
 	s := start(t, testConfig(t))
 	const (
@@ -69,7 +70,7 @@ func TestPodAdmissionByDefault(t *testing.T) {
 	})
 }
 
-// TestPodAdmissionOnDemand does the same for plug-ins that are off by default.
+// TestPodAdmissionOnDemand works as TestPodAdmissionByDefault, for plug-ins that are off by default.
 func TestPodAdmissionOnDemand(t *testing.T) {
 	c := testConfig(t)
 	c.Admission.Enable = []string{
@@ -135,7 +136,8 @@ plugins:
 	})
 }
 
-// requiredPluginConfigs returns a file with configurations of the plug-ins that do not start without one.
+// requiredPluginConfigs writes configurations for the plug-ins that do not start without one, and returns the
+// file.
 func requiredPluginConfigs(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -166,7 +168,7 @@ func TestImagePolicyFailsClosed(t *testing.T) {
 	})
 }
 
-// TestPodPluginsIgnoreOtherWrites counts what the plug-ins for pods allocate for the write of another kind: nothing.
+// TestPodPluginsIgnoreOtherWrites checks that the plug-ins for pods allocate nothing for a write of another kind.
 func TestPodPluginsIgnoreOtherWrites(t *testing.T) {
 	s := start(t, testConfig(t))
 	conf := config.Default().Admission

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// processorTime skips the benchmark: what it measures is not known on this system.
+// processorTime skips the benchmark, because this system does not report the processor time of a process.
 func processorTime(b *testing.B) time.Duration {
 	b.Skip("the processor time of this process is only known on Unix")
 	return 0

@@ -10,7 +10,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
-// TestRecordedTimes checks metrics of times whose values TestMetricsOfKubeAPIServer does not look at.
+// TestRecordedTimes checks the values of metrics of times. TestMetricsOfKubeAPIServer does not check values.
 func TestRecordedTimes(t *testing.T) {
 	s := start(t, testConfig(t))
 	admin := httpClient(t, s, true)

@@ -29,7 +29,8 @@ func (l *lockedLog) String() string {
 	return l.text.String()
 }
 
-// TestRefusedCredentialsAreLogged checks that an operator sees why credentials are not accepted, and nothing that the client has sent.
+// TestRefusedCredentialsAreLogged checks that the log has the reason why credentials were rejected, and no data
+// from the client.
 func TestRefusedCredentialsAreLogged(t *testing.T) {
 	var log lockedLog
 	c := testConfig(t)

@@ -41,7 +41,7 @@ func (f folder) write(name, content string) string {
 	return path
 }
 
-// hookFile writes a kubeconfig of a webhook.
+// hookFile writes a kubeconfig of a webhook. cluster is added to the members of its cluster, in YAML.
 func (f folder) hookFile(name, url, cluster string) string {
 	f.t.Helper()
 	return f.write(name, "clusters: [{name: c, cluster: {server: '"+url+"'"+cluster+"}}]\n"+
@@ -121,8 +121,8 @@ func TestBadFilesAreCountedAndLoggedOnce(t *testing.T) {
 	}
 }
 
-// TestKubeletAuthorityIsReloaded rotates the authority of kubelets while a log is followed: the log goes on, and new
-// requests are verified with the new authority only.
+// TestKubeletAuthorityIsReloaded rotates the authority of kubelets while a client follows a log. The log
+// continues, and new requests are verified only with the new authority.
 func TestKubeletAuthorityIsReloaded(t *testing.T) {
 	files, good, other := newFolder(t), servingSet(t, "kubelet.example"), servingSet(t)
 	lines := make(chan string, 1)
@@ -271,8 +271,8 @@ authorizers:
 	}
 }
 
-// TestAuditPolicyIsReloaded changes the policy: requests that begin later follow it, and one that has begun is recorded to
-// its end as before.
+// TestAuditPolicyIsReloaded changes the audit policy. Requests that begin later are recorded by the new policy. A
+// request that has already begun is recorded by the old one.
 func TestAuditPolicyIsReloaded(t *testing.T) {
 	const head = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n"
 	conf := audited(t)
@@ -304,7 +304,7 @@ func TestAuditPolicyIsReloaded(t *testing.T) {
 	get("third")
 	end()
 	watch.Body.Close()
-	// The watch is recorded when the server has noticed its end.
+	// The audit event of the watch appears a little later, when the server has noticed that the client is gone.
 	recorded := func(mark string) bool {
 		for _, e := range events(t, conf.Audit.Log.Path) {
 			if strings.Contains(e.RequestURI, mark) {
@@ -417,7 +417,7 @@ func TestIssuerAuthorityIsReloaded(t *testing.T) {
 	}
 }
 
-// TestTracingIsReloaded sends the spans of later requests to another collector.
+// TestTracingIsReloaded changes the configuration of tracing. Later spans are sent to another collector.
 func TestTracingIsReloaded(t *testing.T) {
 	one, file := collectSpans(t, "1000000")
 	two, other := collectSpans(t, "1000000")
@@ -439,7 +439,7 @@ func TestTracingIsReloaded(t *testing.T) {
 	folder{t, filepath.Dir(file)}.write(filepath.Base(file), string(content))
 	s.config.files.Check()
 	get("second")
-	stop(t, s) // sends what is left
+	stop(t, s) // sends the remaining spans
 	names := func(c *spanCollector) string {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -487,8 +487,9 @@ func TestNamedCertificatesFollowTheirNames(t *testing.T) {
 	}
 }
 
-// TestOwnCertificateInCertDirIsRenewed starts a server without a data directory with a certificate in --cert-dir that an
-// earlier process has made: it is used, unless it ends soon, and is replaced while the server runs once it ends soon.
+// TestOwnCertificateInCertDirIsRenewed starts a server without a data directory. --cert-dir has a certificate that
+// an earlier process generated. The server uses it unless it expires soon, and replaces it while running when that
+// is near.
 func TestOwnCertificateInCertDirIsRenewed(t *testing.T) {
 	const day = 24 * time.Hour
 	files := newFolder(t)

@@ -27,8 +27,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/zpages"
 )
 
-// router finds the handler of a path. It is not a http.ServeMux, because that cleans paths, and names of objects
-// may contain what it would change.
+// router finds the handler of a path. It is not an http.ServeMux, because that cleans paths and would change some
+// names of objects.
 type router struct {
 	health        *health.Handler
 	metrics, slis http.Handler
@@ -124,14 +124,14 @@ func (ro *router) serveAPI(w http.ResponseWriter, r *http.Request) {
 	case strings.HasPrefix(info.Path, "/api/"):
 		ro.resources.ServeHTTP(w, r)
 	case info.Group == "":
-		apiresponse.NotFoundPage(w) // /apis//v1/...: the core group is not among the named ones
+		apiresponse.NotFoundPage(w) // /apis//v1/...: the core group cannot be reached as a named group
 	default:
 		ro.serveResource(w, r, info)
 	}
 }
 
-// forwarder returns what forwards a request to another server: to an extension API server, or to a peer. It returns nil for
-// requests that this server answers: the router sees only these.
+// forwarder returns the handler that forwards a request to an extension API server or to a peer. It returns nil if
+// this server answers the request. Only those requests reach the router.
 func (ro *router) forwarder(r *http.Request) http.Handler {
 	if !isAPI(r.URL.Path) {
 		return nil
@@ -142,7 +142,8 @@ func (ro *router) forwarder(r *http.Request) http.Handler {
 	return ro.peer(r)
 }
 
-// peer returns what forwards a request for a resource that only another server on the same store serves.
+// peer returns the handler that forwards a request for a resource that only another server on the same store
+// serves, or nil.
 func (ro *router) peer(r *http.Request) http.Handler {
 	info := request.InfoFrom(r.Context())
 	if ro.peers == nil || !info.BelowVersion() {
@@ -151,14 +152,14 @@ func (ro *router) peer(r *http.Request) http.Handler {
 	found := ro.peers.Find(r)
 	if found == nil ||
 		ro.resources.Find(schema.GroupVersionResource{Group: info.Group, Version: info.Version, Resource: info.Resource}) != nil ||
-		info.Group != "" && ro.custom.Serves(info) { // a definition may have come just now
+		info.Group != "" && ro.custom.Serves(info) { // the definition may be a very new one
 		return nil
 	}
 	return found
 }
 
-// extension returns the handler of a path that an extension API server serves, which is the document of one of its versions
-// or below it. It returns nil for all other paths.
+// extension returns the handler that forwards a request to an extension API server: one for the discovery document
+// of a version that such a server serves, or for a path below it. It returns nil for all other paths.
 func (ro *router) extension(r *http.Request) http.Handler {
 	info := request.InfoFrom(r.Context())
 	group, version := info.Group, info.Version
@@ -184,7 +185,7 @@ func (ro *router) serveResource(w http.ResponseWriter, r *http.Request, info *re
 	case found != nil && found.Source == directory.BuiltIn:
 		found.Handler.ServeHTTP(w, r)
 	case ro.custom.Serves(info):
-		ro.custom.ServeHTTP(w, r) // a definition may have come just now
+		ro.custom.ServeHTTP(w, r) // the definition may be a very new one
 	case ro.resources.HasSource(info.Group, directory.BuiltIn):
 		ro.resources.ServeHTTP(w, r)
 	default:

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestVersionsThatAreServed sends requests for resources that are switched on and off.
+// TestVersionsThatAreServed sends requests for resources that flags enable and disable.
 func TestVersionsThatAreServed(t *testing.T) {
 	c := testConfig(t)
 	c.API.RuntimeConfig = []string{"coordination.k8s.io/v1beta1=true", "batch/v1/cronjobs=false,rbac.authorization.k8s.io/v1=false"}

@@ -43,7 +43,7 @@ func TestScheduledSnapshotAfterRestart(t *testing.T) {
 	}
 }
 
-// TestSnapshotDirectoryOfOneServer checks that two servers cannot use one directory, and that it is free after the stop.
+// TestSnapshotDirectoryOfOneServer checks that two servers cannot use one directory, and that Stop unlocks it.
 func TestSnapshotDirectoryOfOneServer(t *testing.T) {
 	first, second := testConfig(t), testConfig(t)
 	first.Storage.Snapshots.Interval, first.Storage.Snapshots.Dir = time.Hour, t.TempDir()
@@ -59,8 +59,8 @@ func TestSnapshotDirectoryOfOneServer(t *testing.T) {
 	start(t, second)
 }
 
-// TestRecipientsThatAreNone checks values of --snapshot-recipient by which snapshots would not be encrypted, or a secret would
-// be logged.
+// TestRecipientsThatAreNone checks invalid values of --snapshot-recipient. With them, snapshots would not be
+// encrypted, or a secret key would be logged.
 func TestRecipientsThatAreNone(t *testing.T) {
 	c := testConfig(t)
 	c.Storage.Snapshots.Interval = time.Hour

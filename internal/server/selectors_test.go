@@ -30,9 +30,8 @@ func allocated(t *testing.T, s *Server, query string) uint64 {
 	return after.TotalAlloc - before.TotalAlloc
 }
 
-// TestSelectorsCostNothingWithoutPermission sends selectors as long as a request may
-// be. What they cost is counted in bytes: to parse one takes more than 100 times its
-// length.
+// TestSelectorsCostNothingWithoutPermission sends the longest possible selectors without permission. It counts the
+// bytes that the server allocates: parsing a selector would take more than 100 times its length.
 func TestSelectorsCostNothingWithoutPermission(t *testing.T) {
 	c := testConfig(t)
 	c.Storage.Backend, c.Storage.DataDir = config.StorageMemory, ""

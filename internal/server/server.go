@@ -64,7 +64,7 @@ type Server struct {
 	log            *slog.Logger
 	config         *settings
 	ending         *ending
-	work           *background.Group // controllers and other work that no request starts
+	work           *background.Group // runs controllers and other work that is not part of a request
 	records        records
 	directories    directories
 	listener       *listener.Listener
@@ -78,14 +78,15 @@ type Server struct {
 	http           *frontend
 }
 
-// records are the records of requests besides metrics.
+// records has the parts that record requests, besides metrics.
 type records struct {
 	traffic *traffic.Traffic   // nil unless Testing.Record
-	audit   *auditing.Auditing // nil where nothing is audited
+	audit   *auditing.Auditing // nil if there is no audit log
 	tracer  *tracing.Tracer    // nil if no requests are traced
 }
 
-// directories are what the server has locked against other processes, each nil if there is none.
+// directories are the directories that the server has locked against other processes. A field is nil if there is
+// none.
 type directories struct {
 	data      *datadir.Lock
 	snapshots *snapshots.Schedule
@@ -93,7 +94,7 @@ type directories struct {
 
 func (d *directories) close() error { return errors.Join(d.snapshots.Close(), d.data.Close()) }
 
-// ending is the state of the end of a server.
+// ending is the state of a server that stops, or that failed.
 type ending struct {
 	failed   chan error  // receives why the server cannot go on
 	stopping atomic.Bool // Stop was called
@@ -117,7 +118,7 @@ func (e *ending) notStopping(context.Context) error {
 	return nil
 }
 
-// starting is a server during its start, with what its parts are created from.
+// starting is a server during its start, with the values from which its parts are created.
 type starting struct {
 	*Server
 	gates    features.Gates
@@ -128,7 +129,7 @@ type starting struct {
 	outgoing
 	kinds    []*registry.Kind
 	registry *registry.Registry
-	// peerRecord is where peers learn of this server, nil if there can be none.
+	// peerRecord is the record by which peers find this server, nil if there can be no peers.
 	peerRecord *peers.Record
 }
 
@@ -144,8 +145,8 @@ type step struct {
 	run  func() error
 }
 
-// Start starts a server and returns when it serves requests. ctx limits only the start; Stop ends the server. The
-// configuration must be complete (see config.Config.Complete): 0 is 0, and not the default.
+// Start starts a server and returns when it serves requests. ctx limits only the start. To end the server, call
+// Stop. The configuration must be complete (see config.Config.Complete), because 0 means 0 here, not the default.
 func Start(ctx context.Context, configuration config.Config, o Options) (*Server, error) {
 	c := settings{Config: configuration, Options: o}
 	if err := c.validate(); err != nil {
@@ -272,24 +273,24 @@ func (s *Server) endWork() {
 	s.work.Stop(ctx)
 }
 
-// Alive returns an error if the server cannot go on as it is and has to be started again. An etcd cluster that does not answer is
-// no such error.
+// Alive returns an error if the server cannot recover by itself and must be restarted. It returns nil if only an
+// etcd cluster does not respond.
 func (s *Server) Alive(ctx context.Context) error { return s.http.routes.health.Alive(ctx, "etcd") }
 
-// Reload makes the server check at once whether configured files have changed, which it otherwise does every few
+// Reload makes the server check the configured files for changes now. Without it, the server checks every few
 // seconds.
 func (s *Server) Reload() { s.config.files.Wake.Fire() }
 
-// Failed receives an error when the server cannot go on and has to be stopped.
+// Failed returns a channel that receives an error when the server cannot go on and must be stopped.
 func (s *Server) Failed() <-chan error { return s.ending.failed }
 
-// URL is where the server is reached, such as https://127.0.0.1:6443.
+// URL returns the URL of the server for clients on this machine, such as https://127.0.0.1:6443.
 func (s *Server) URL() string { return s.listener.URL() }
 
-// RemoteURL is where clients on other machines reach the server. It is empty if that is URL, and if there are none.
+// RemoteURL returns the URL for clients on other machines. It is "" if URL is also valid there, or nothing is.
 func (s *Server) RemoteURL() string { return s.identity.RemoteURL }
 
-// CA returns the authorities that the server's certificate is verified with, PEM.
+// CA returns the certificates, as PEM, of the authorities with which clients verify the server's certificate.
 func (s *Server) CA() []byte { return s.identity.Roots }
 
 // Admin returns a client certificate of a member of system:masters.
@@ -303,7 +304,8 @@ func (s *Server) AdminToken() string { return s.identity.AdminToken }
 // Kubeconfig returns a client configuration for the administrator, nil with Authentication.NoOwnCredentials.
 func (s *Server) Kubeconfig() []byte { return s.identity.Kubeconfig() }
 
-// KubeconfigPath is the file of the same content, "" without a data directory and with Authentication.NoOwnCredentials.
+// KubeconfigPath returns the path of a file with the content of Kubeconfig. It is "" without a data directory or
+// an own administrator.
 func (s *Server) KubeconfigPath() string { return s.identity.Path }
 
 // UserToken returns a bearer token of a user, which is valid until the server stops. The user is also in the group

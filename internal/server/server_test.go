@@ -33,8 +33,9 @@ erintoken,erin,u-erin
 // defaultSettings returns the defaults.
 func defaultSettings() settings { return settings{Config: config.Default()} }
 
-// testConfig is a server in a fresh directory on a free port. It publishes no root certificate: tests count the
-// ConfigMaps of a namespace, and what admission does with them.
+// testConfig returns the configuration of a server in a new directory on a free port. The controller that
+// publishes root certificates is off, because tests count the ConfigMaps of a namespace and the admission calls
+// for them.
 func testConfig(t testing.TB) settings {
 	t.Helper()
 	dir := t.TempDir()
@@ -45,7 +46,7 @@ func testConfig(t testing.TB) settings {
 	c := defaultSettings()
 	c.Storage.DataDir, c.Serving.Port, c.Authentication.TokenFile = filepath.Join(dir, "data"), 0, tokens
 	c.Diagnostics.Log = slog.New(slog.NewTextHandler(io.Discard, nil))
-	// The other controllers would change what tests of the API see. Their own tests switch them on.
+	// The other controllers would change objects that tests of the API check. Tests of a controller switch it on.
 	c.Controllers.Names = []string{serviceAccountController, resourceQuotaController}
 	return c
 }
@@ -69,8 +70,8 @@ func stop(t testing.TB, s *Server) {
 	}
 }
 
-// httpClient verifies the server with its own authority; admin adds the client
-// certificate.
+// httpClient returns a client that verifies the server by its authority. With admin it also has the
+// administrator's client certificate.
 func httpClient(t testing.TB, s *Server, admin bool) *http.Client {
 	t.Helper()
 	pool := x509.NewCertPool()
@@ -178,7 +179,7 @@ func TestImpersonationAndAuthorization(t *testing.T) {
 func TestClientCertificate(t *testing.T) {
 	s := start(t, testConfig(t))
 	c := httpClient(t, s, true)
-	for range 2 { // the second time from what the connection remembers
+	for range 2 { // the second time with the user that the connection remembers
 		if a := apitest.Send(t, c, "GET", s.URL()+"/metrics", ""); a.Status != http.StatusOK {
 			t.Errorf("administrator: %d %s", a.Status, a.Body)
 		}
@@ -377,15 +378,15 @@ func TestStartSaysWhatIsWrong(t *testing.T) {
 	}
 }
 
-// servePods answers the requests for pods with a function.
+// servePods makes answer the handler of requests for pods.
 func servePods(s *Server, answer http.HandlerFunc) {
 	s.api.resources.Put(&directory.Resource{
 		GVR: corev1.SchemeGroupVersion.WithResource("pods"), Source: directory.BuiltIn, Handler: answer,
 	})
 }
 
-// TestStopOrder: while a request is in flight, readiness fails, new connections
-// are refused and watches end; the request finishes.
+// TestStopOrder checks a stop while a request is in flight. Readiness fails, new connections are refused and
+// watches end, and the request is finished.
 func TestStopOrder(t *testing.T) {
 	s := start(t, testConfig(t))
 	entered, release, watchEnded := make(chan bool, 2), make(chan bool), make(chan error, 1)

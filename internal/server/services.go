@@ -18,8 +18,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/egress"
 )
 
-// errSplitServices is the error of overrides that store Services in another cluster than their addresses and ports,
-// which one transaction writes.
+// errSplitServices is the error of overrides that store Services in another cluster than their addresses and
+// endpoints. One transaction writes all of these.
 var errSplitServices = config.Errorf("{Storage.Etcd.Overrides}: services, endpoints and networking.k8s.io/ipaddresses " +
 	"must be on the same servers")
 
@@ -30,7 +30,7 @@ type serviceRanges []netip.Prefix
 // kubernetes returns the address of the Service kubernetes.
 func (r serviceRanges) kubernetes() net.IP { return r[0].Addr().Next().AsSlice() }
 
-// resolveServices returns what finds the Services that the server calls.
+// resolveServices returns the function that finds the addresses of Services that the server calls.
 func resolveServices(o *apiOptions) serviceresolver.Func {
 	objects := serviceresolver.Stored(o.registry)
 	resolve := serviceresolver.ByClusterIP(objects)
@@ -40,8 +40,8 @@ func resolveServices(o *apiOptions) serviceresolver.Func {
 	return serviceresolver.Local(o.addresses.local, resolve)
 }
 
-// dialServices returns what opens connections to the addresses of resolveServices. The server reaches itself without a
-// proxy; nil is the dialer of net.
+// dialServices returns the dialer for the addresses from resolveServices. It reaches the server itself without a
+// proxy. The result is nil, which means the dialer of package net, if there is no proxy.
 func dialServices(o *apiOptions) func(ctx context.Context, network, address string) (net.Conn, error) {
 	dial := o.egress.Dialer(egress.Cluster)
 	if dial == nil {

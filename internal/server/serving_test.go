@@ -51,7 +51,8 @@ func shown(t *testing.T, s *Server, config *tls.Config) (serial, protocol string
 	return state.PeerCertificates[0].SerialNumber.String(), state.NegotiatedProtocol, nil
 }
 
-// TestCertificatesOfAServer: the pair in --cert-dir is served, what replaces it too, and certificates for other names.
+// TestCertificatesOfAServer checks that the certificate in --cert-dir is served, also after it was replaced, and
+// that certificates for other names are served for these.
 func TestCertificatesOfAServer(t *testing.T) {
 	c, dir := testConfig(t), t.TempDir()
 	c.Serving.TLS.CertDir = dir
@@ -77,7 +78,8 @@ func TestCertificatesOfAServer(t *testing.T) {
 	}
 }
 
-// TestOwnCertificateIsWritten: without files in --cert-dir, the server's own certificate is there after the start.
+// TestOwnCertificateIsWritten checks that the server writes its own certificate to --cert-dir if that has no
+// files.
 func TestOwnCertificateIsWritten(t *testing.T) {
 	c := testConfig(t)
 	c.Serving.TLS.CertDir = filepath.Join(t.TempDir(), "new")
@@ -118,7 +120,8 @@ func TestTLSOptions(t *testing.T) {
 	start(t, second) // on the same port
 }
 
-// TestWithoutGarbageCollector: no finalizer for the garbage collector is set, so the object is gone.
+// TestWithoutGarbageCollector checks that a deletion sets no finalizer for the garbage collector: the object is
+// gone at once.
 func TestWithoutGarbageCollector(t *testing.T) {
 	c := testConfig(t)
 	c.Controllers.NoGarbageCollection = true
@@ -137,8 +140,8 @@ func TestWithoutGarbageCollector(t *testing.T) {
 	}
 }
 
-// TestKubeconfigOfAnotherCertificate checks that the administrator's kubeconfig verifies a certificate of the operator, by a
-// name that the certificate has if it is not valid for the address.
+// TestKubeconfigOfAnotherCertificate checks that the administrator's kubeconfig can verify a certificate of the
+// operator. If that is not valid for the address, the kubeconfig has a server name from the certificate.
 func TestKubeconfigOfAnotherCertificate(t *testing.T) {
 	for want, o := range map[string]certs.Options{
 		"":                {Names: []string{"api.example.com"}, IPs: []net.IP{net.IPv4(127, 0, 0, 1)}},

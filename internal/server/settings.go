@@ -32,11 +32,11 @@ const reloadEvery = 5 * time.Second
 
 // Options are the options of a server that are not in its configuration. Each may be zero.
 type Options struct {
-	// FlagGiven reports whether a flag was given on the command line, by its name without dashes. Some flags exclude
-	// files of a configuration even with the default value. Nil means that no flags were given.
+	// FlagGiven reports whether a flag was given on the command line; name has no dashes. A given flag can exclude
+	// a configuration file even if it has its default value. Nil means that no flags were given.
 	FlagGiven func(name string) bool
-	// AdjustEngine, unless it is nil, changes the options of the embedded engine before it is opened. Tests put failing disks
-	// under it.
+	// AdjustEngine, unless it is nil, changes the options of the embedded engine before it is opened. Tests use it
+	// for simulated disks that fail.
 	AdjustEngine func(*embedded.Options)
 	// OpenStore, unless it is nil, opens a store that replaces the embedded engine. It is for measurements of the code
 	// around the store.
@@ -44,10 +44,10 @@ type Options struct {
 	// Now is the clock of the budgets of webhooks; nil means time.Now. Tests advance it.
 	Now func() time.Time
 
-	// origin is the snapshot from which the server is started; nil for a server of its own.
+	// origin is the snapshot from which the server is started; nil if it is not started from one.
 	origin *Snapshot
 
-	// What follows is set by tests.
+	// Only tests set the fields below.
 
 	// fileReload is the interval in which files are checked for changes; 0 means the default.
 	fileReload time.Duration
@@ -62,26 +62,27 @@ type Options struct {
 // flagGiven reports whether a flag was given on the command line.
 func (o *Options) flagGiven(flag string) bool { return o.FlagGiven != nil && o.FlagGiven(flag) }
 
-// anyFlagGiven reports whether a flag was given that sets a field whose path begins with prefix.
+// anyFlagGiven reports whether a flag was given for any field of the configuration whose path begins with prefix.
 func (o *Options) anyFlagGiven(prefix string) bool {
 	return o.FlagGiven != nil && slices.ContainsFunc(config.Fields(), func(f config.Field) bool {
 		return strings.HasPrefix(f.Path, prefix) && slices.ContainsFunc(f.Flags, o.flagGiven)
 	})
 }
 
-// settings are the configuration of a server, and what belongs to it while the server runs.
+// settings are the configuration of a server, and values that exist while the server runs.
 type settings struct {
 	config.Config
 	Options
-	// files are the parts of the configuration that are read from files. Start sets it.
+	// files reloads the files that the configuration names. Start sets it.
 	files *reload.Files
 }
 
 // reloadEvery returns the interval in which files are checked for changes.
 func (s *settings) reloadEvery() time.Duration { return cmp.Or(s.fileReload, reloadEvery) }
 
-// maxStreams returns the limit of concurrent requests of one HTTP/2 connection: at most half of all requests that are
-// served, so that one connection cannot use all.
+// maxStreams returns the limit of concurrent requests of one HTTP/2 connection. The default is half of the smaller
+// limit of requests in flight, between minStreams and the constant maxStreams. So one connection cannot use the
+// whole limit.
 func (s *settings) maxStreams() int {
 	if s.Serving.HTTP2MaxStreams > 0 {
 		return s.Serving.HTTP2MaxStreams
@@ -95,7 +96,7 @@ func (s *settings) maxStreams() int {
 	return streams
 }
 
-// validate returns what is wrong with the values of the configuration.
+// validate returns the errors in the values of the configuration.
 func (s *settings) validate() error {
 	errs := []error{s.Config.Validate(), s.validateGiven(), s.validateStorage(), servingcert.Validate(&s.Serving.TLS), s.validateFilters()}
 	errs = append(errs, s.validateControllers()...)
@@ -111,8 +112,8 @@ func (s *settings) validate() error {
 	return errors.Join(errs...)
 }
 
-// validateGiven returns errors of flags that were given although a file of a configuration excludes them, whatever
-// their values. config.Validate only finds values other than the default.
+// validateGiven returns an error for each given flag that a configuration file excludes, whatever its value is.
+// config.Validate finds only those with a value other than the default.
 func (s *settings) validateGiven() error {
 	var errs []error
 	if a := &s.Authentication; s.anyFlagGiven("Authentication.OIDC.") && a.OIDC.IsDefault() {

@@ -13,7 +13,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/etcd"
 )
 
-// TestConfigKnowsTheParts: package config, which imports none of the parts of the server, has their names and defaults.
+// TestConfigKnowsTheParts checks names and defaults that package config repeats, because it imports no part of the
+// server.
 func TestConfigKnowsTheParts(t *testing.T) {
 	modes := []string{config.AuditBatch, config.AuditBlocking, config.AuditBlockingStrict}
 	formats := []string{config.AuditFormatLegacy, config.AuditFormatJSON}
@@ -29,7 +30,7 @@ func TestConfigKnowsTheParts(t *testing.T) {
 	}
 }
 
-// TestGivenFlagsExcludeFiles: a flag that was given excludes a file also if it says what is so by default.
+// TestGivenFlagsExcludeFiles checks that a given flag excludes a configuration file even with its default value.
 func TestGivenFlagsExcludeFiles(t *testing.T) {
 	for flag, test := range map[string]struct {
 		change func(*config.Config)

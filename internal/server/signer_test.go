@@ -54,7 +54,7 @@ func (p *signingProgram) Sign(_ context.Context, r *externaljwt.SignJWTRequest) 
 	return &externaljwt.SignJWTResponse{Header: header, Signature: encode(signature)}, err
 }
 
-// serveSigner returns the socket of a signing program.
+// serveSigner serves a signing program until the test ends, and returns the path of its socket.
 func serveSigner(t *testing.T) string {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -68,13 +68,13 @@ func serveSigner(t *testing.T) string {
 	}
 	g := grpc.NewServer()
 	externaljwt.RegisterExternalJWTSignerServer(g, &signingProgram{key: key})
-	go g.Serve(listener) // it ends with Stop
+	go g.Serve(listener) // Serve returns after Stop
 	t.Cleanup(g.Stop)
 	return socket
 }
 
-// TestExternalProgramSignsTokens checks that a server without a key gets tokens, the published keys and the longest
-// lifetime from the external program.
+// TestExternalProgramSignsTokens checks a server without a key of its own. The external program supplies the
+// tokens, the public keys and the longest lifetime of tokens.
 func TestExternalProgramSignsTokens(t *testing.T) {
 	config := testConfig(t)
 	config.Authentication.ServiceAccounts.SigningEndpoint = serveSigner(t)

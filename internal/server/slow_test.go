@@ -20,8 +20,8 @@ const slowTokens = testTokens + `evetoken,eve,u-eve
 nodetoken,system:node:n,u-n,"system:nodes"
 `
 
-// withholding opens connections whose requests announce a body and do not send it. It
-// returns when the server waits for all of them.
+// withholding opens n connections. The request of each announces a body that it does not send. withholding returns
+// when the server waits for all n bodies.
 func withholding(t *testing.T, s *Server, n int, token string) []*tls.Conn {
 	t.Helper()
 	var out []*tls.Conn
@@ -69,8 +69,8 @@ func withAndWithoutFairness(t *testing.T, run func(t *testing.T, c settings)) {
 	}
 }
 
-// TestWithheldBodiesHoldNoSeats: many times more requests than the limit wait for
-// their bodies, and others are served.
+// TestWithheldBodiesHoldNoSeats checks that other requests are served while many times more requests than the
+// limit wait for their bodies.
 func TestWithheldBodiesHoldNoSeats(t *testing.T) {
 	withAndWithoutFairness(t, withheldBodiesHoldNoSeats)
 }
@@ -97,15 +97,15 @@ func withheldBodiesHoldNoSeats(t *testing.T, c settings) {
 			t.Errorf("%s: %d %s", token, w.StatusCode, body)
 		}
 	}
-	// With fairness a request keeps its seat for a moment, because most bodies come at once.
+	// With fairness, a request waits for its body with its seat for a moment, because most bodies arrive at once.
 	const want = `apiserver_current_inflight_requests{request_kind="mutating"} 0`
 	wait.Until(t, "the metrics to have the line "+want, func() bool {
 		return strings.Contains(apitest.Send(t, httpClient(t, s, true), "GET", s.URL()+"/metrics", "").Body, want)
 	})
 }
 
-// TestSlowReadersHoldNoSeats: many times more requests than the limit wait for clients
-// that do not read their answers, and others are served.
+// TestSlowReadersHoldNoSeats checks that other requests are served while many times more requests than the limit
+// wait for clients that do not read the response.
 func TestSlowReadersHoldNoSeats(t *testing.T) { withAndWithoutFairness(t, slowReadersHoldNoSeats) }
 
 func slowReadersHoldNoSeats(t *testing.T, c settings) {
@@ -150,8 +150,8 @@ func slowReadersHoldNoSeats(t *testing.T, c settings) {
 	}
 }
 
-// TestSlowBodiesEndWithTheServer: bodies that do not come do not keep the server from
-// stopping, and their senders are told.
+// TestSlowBodiesEndWithTheServer checks that the server stops although requests wait for their bodies, and that
+// these clients get a response.
 func TestSlowBodiesEndWithTheServer(t *testing.T) {
 	c := slowConfig(t)
 	s := start(t, c)
@@ -159,7 +159,7 @@ func TestSlowBodiesEndWithTheServer(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		stop(t, s) // fails where it takes longer than its own bound
+		stop(t, s) // fails if Stop takes longer than its limit
 	}()
 	for _, conn := range slow {
 		r := bufio.NewReader(conn)

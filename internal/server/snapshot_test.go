@@ -61,7 +61,7 @@ func TestSnapshotOfARunningServer(t *testing.T) {
 		}
 	}
 
-	// Roles for reading everything and for profiling do not allow snapshots.
+	// Roles that allow reading everything, or profiling, do not allow snapshots.
 	const roles = "/apis/rbac.authorization.k8s.io/v1/clusterrole"
 	grant := func(name, url, verb string) {
 		t.Helper()
@@ -88,7 +88,7 @@ func TestSnapshotOfARunningServer(t *testing.T) {
 	wait.Until(t, "a role allows snapshots", func() bool { return post("davetoken") == http.StatusOK })
 }
 
-// TestDefaultRolesAllowNoSnapshots checks that of the default roles only cluster-admin allows snapshots.
+// TestDefaultRolesAllowNoSnapshots checks that cluster-admin is the only default role that allows snapshots.
 func TestDefaultRolesAllowNoSnapshots(t *testing.T) {
 	s := start(t, testConfig(t))
 	var roles rbacv1.ClusterRoleList

@@ -10,7 +10,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/reload"
 )
 
-// openTracing makes the Tracer if there is a configuration. The collector need not be there.
+// openTracing makes the Tracer if tracing is configured. The collector may be down at that time.
 func (s *starting) openTracing(ctx context.Context) error {
 	file := s.config.Diagnostics.TracingConfigFile
 	if file == "" {
@@ -26,7 +26,7 @@ func (s *starting) openTracing(ctx context.Context) error {
 			return err
 		}
 		c.Instance = bootstrap.ServerName(host)
-		// The exporter connects when there are spans. Only the start waits for ctx.
+		// The exporter connects later, when there are spans, so the end of ctx must not affect it.
 		made, err := otlp.New(context.WithoutCancel(ctx), c, s.log)
 		switch {
 		case err != nil:
@@ -41,7 +41,7 @@ func (s *starting) openTracing(ctx context.Context) error {
 	return err
 }
 
-// stopTracing sends the last spans, for at most workTime.
+// stopTracing sends the remaining spans. This takes at most workTime.
 func (s *Server) stopTracing() error {
 	ctx, cancel := context.WithTimeout(context.Background(), workTime)
 	defer cancel()

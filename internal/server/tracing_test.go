@@ -62,7 +62,7 @@ func collectSpans(t *testing.T, rate string) (*spanCollector, string) {
 	return c, file
 }
 
-// of returns the spans of the trace in which a span has a name.
+// of returns all spans of the trace that contains a span with this name.
 func (c *spanCollector) of(name string) (trace []*otlp.Span) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,7 +80,7 @@ func (c *spanCollector) of(name string) (trace []*otlp.Span) {
 	return nil
 }
 
-// find returns the span of a name, nil if there is none.
+// find returns the first span with this name, nil if there is none.
 func find(spans []*otlp.Span, name string) *otlp.Span {
 	if i := slices.IndexFunc(spans, func(s *otlp.Span) bool { return s.Name == name }); i >= 0 {
 		return spans[i]
@@ -97,7 +97,8 @@ func attributeOf(s *otlp.Span, key string) string {
 	return ""
 }
 
-// TestTracingOfCustomResources: a request for a custom resource has the span of its verb, as one for a built-in resource.
+// TestTracingOfCustomResources checks that the trace of a request for a custom resource has a span for the verb,
+// as for a built-in resource.
 func TestTracingOfCustomResources(t *testing.T) {
 	spans, file := collectSpans(t, "1000000")
 	config := testConfig(t)
@@ -129,8 +130,8 @@ func TestTracingOfCustomResources(t *testing.T) {
 	}
 }
 
-// TestTracing traces a create that calls a webhook, a request of a trace that an administrator has begun, and one of a
-// trace that another user has begun.
+// TestTracing traces three requests: a create that calls a webhook, one in a trace that an administrator began,
+// and one in a trace that another user began.
 func TestTracing(t *testing.T) {
 	const admins, users = "0af7651916cd43dd8448eb211c80319c", "0bf7651916cd43dd8448eb211c80319c"
 	spans, file := collectSpans(t, "1000000")

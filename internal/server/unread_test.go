@@ -18,9 +18,9 @@ import (
 // watchOf is the path of the watch that clients of these tests do not read.
 const watchOf = "/api/v1/namespaces/default/configmaps?watch=true&resourceVersion=0"
 
-// TestStopWithUnreadWatches: the server stops soon although a client reads nothing of its watch, and more events are
-// waiting than fit into any buffer: without a socket, on a connection whose window is full, and on a stream of HTTP/2
-// whose window is full while its connection works.
+// TestStopWithUnreadWatches checks that the server stops soon although a client reads no event of its watch, and
+// more events wait than all buffers can hold. The cases are: without a socket, a TCP connection with a full
+// window, and an HTTP/2 stream with a full window on a connection that works.
 func TestStopWithUnreadWatches(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -44,7 +44,7 @@ func TestStopWithUnreadWatches(t *testing.T) {
 			}
 			stopped := make(chan error, 1)
 			go func() { stopped <- s.Stop(context.Background()) }()
-			const longest = 30 * time.Second // half of what a request may take, for which Stop waits
+			const longest = 30 * time.Second // half of the time limit of a request, for which Stop waits
 			select {
 			case err := <-stopped:
 				if err != nil {
@@ -67,7 +67,7 @@ func startUnstopped(t *testing.T, c settings) *Server {
 	return s
 }
 
-// writeMap writes a ConfigMap by the server's own client, which no connection delays.
+// writeMap updates a ConfigMap through a connection of its own, which no unread watch delays.
 func writeMap(t *testing.T, s *Server, value string) {
 	t.Helper()
 	client := httpClientFor(t, s)
@@ -120,7 +120,8 @@ func askForWatch(t *testing.T, s *Server, conn net.Conn) {
 	}
 }
 
-// unreadConnection sends the request of a watch with HTTP/2, gives it a window that is never full, and reads nothing.
+// unreadConnection opens a watch with HTTP/2 and reads nothing. It announces the largest HTTP/2 windows, so the
+// TCP connection gets full.
 func unreadConnection(t *testing.T, s *Server) {
 	t.Helper()
 	conn := dial(t, s, "h2")

@@ -15,7 +15,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// TestUnreadableObjects reads and deletes an object whose stored value is none (KEP-3926).
+// TestUnreadableObjects reads and deletes an object whose stored value cannot be decoded (KEP-3926).
 func TestUnreadableObjects(t *testing.T) {
 	s := start(t, testConfig(t))
 	const path, key = "/api/v1/namespaces/default/configmaps", "/registry/configmaps/default/bad"
@@ -58,7 +58,8 @@ func TestUnreadableObjects(t *testing.T) {
 	}
 }
 
-// TestUnsafeDeletionNeedsPermission: a user who may delete may not delete what cannot be read.
+// TestUnsafeDeletionNeedsPermission checks that the permission to delete is not enough to delete an unreadable
+// object.
 func TestUnsafeDeletionNeedsPermission(t *testing.T) {
 	s := start(t, testConfig(t))
 	const role = `{"metadata":{"name":"deleter"},"rules":[{"apiGroups":[""],"resources":["configmaps"],"verbs":["delete"]}]}`
@@ -81,7 +82,8 @@ func TestUnsafeDeletionNeedsPermission(t *testing.T) {
 	}
 }
 
-// TestValuesOfOtherVersions reads an object that an older release has stored in a version with another message.
+// TestValuesOfOtherVersions reads an object that an older release stored in a version with a different protobuf
+// message.
 func TestValuesOfOtherVersions(t *testing.T) {
 	s := start(t, testConfig(t))
 	old := &autoscalingv1.HorizontalPodAutoscaler{

@@ -12,7 +12,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
-// TestCallsOfWebhooksAreCounted authenticates, authorizes and audits a request by webhooks, each a server of its own.
+// TestCallsOfWebhooksAreCounted sends a request that three webhooks authenticate, authorize and audit, each on its
+// own server.
 func TestCallsOfWebhooksAreCounted(t *testing.T) {
 	files, c, hosts := newFolder(t), audited(t), map[string]string{}
 	hook := func(name string, answer http.HandlerFunc) (kubeconfig string) {

@@ -18,8 +18,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
-// TestEveryWriteIsAdmitted sends each kind of write as an ordinary user, and holds what both halves of
-// admission were told of it against what they should be.
+// TestEveryWriteIsAdmitted sends each kind of write as an ordinary user. It compares the attributes that the
+// mutating and the validating pass of admission received with the expected ones.
 func TestEveryWriteIsAdmitted(t *testing.T) {
 	c := testConfig(t)
 	var mu sync.Mutex
@@ -143,10 +143,11 @@ func TestEveryWriteIsAdmitted(t *testing.T) {
 	}
 }
 
-// asked are the lines of both halves of admission.
+// asked returns the lines that both passes of admission record for one call.
 func asked(line string) []string { return []string{"mutate " + line, "validate " + line} }
 
-// TestPluginsIgnoreWritesWithoutAnObject: no plug-in expects an object of a deletion or a connection.
+// TestPluginsIgnoreWritesWithoutAnObject checks that no plug-in fails for a deletion or a connection, which have
+// no object.
 func TestPluginsIgnoreWritesWithoutAnObject(t *testing.T) {
 	s := start(t, testConfig(t))
 	conf := config.Default().Admission

@@ -1,7 +1,7 @@
 package storage
 
 // Exclusive is an optional interface of a Store that knows whether it is the only writer of its data. A Store
-// without this method is treated as one of several.
+// without this method is assumed to have other writers.
 type Exclusive interface {
 	// Exclusive reports whether no other process can change the data while the store is
 	// open. The answer never changes.
@@ -24,11 +24,11 @@ type DamageCounter interface {
 // SpaceReporter is an optional interface of a Store that keeps free space on its disk, and refuses writes with ErrNoSpace when
 // there is too little.
 type SpaceReporter interface {
-	// Space is cheap. The free space in it may be a second old.
+	// Space returns the present figures. It is cheap. The free space may be a second old.
 	Space() Space
 }
 
-// Space is the free space that a store has, and what it does about it.
+// Space describes the free space of a store, and whether the store refuses writes.
 type Space struct {
 	// Available are the free bytes that the store may use, -1 if that is not known. Below Reserve the store refuses all writes
 	// except deletions; below a quarter of Reserve it refuses deletions too.

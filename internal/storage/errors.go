@@ -9,8 +9,8 @@ import (
 var (
 	// ErrClosed is returned by every method of a closed Store and by its Watchers.
 	ErrClosed = errors.New("storage: closed")
-	// ErrFailed is the error of a store that could not make a commit durable. The process must stop. The data on the disk
-	// is correct; whether the commits in progress are part of it is unknown.
+	// ErrFailed is the error of a store that could not make a commit durable. The process must stop. The data on
+	// the disk is correct; it is not known whether it contains the commits that were in progress.
 	ErrFailed = errors.New("storage: failed, a write could not be made durable")
 	// ErrNoSpace is the error of a write when the free space is below the reserve. The write has no effect, and reads
 	// continue.
@@ -44,7 +44,7 @@ type ConflictError struct {
 	Condition Condition
 	// Current is the entry of the key when the condition was checked; its ModRevision is 0 if the key does not exist.
 	Current Entry
-	// Revision is a revision at which Current is the key's latest entry.
+	// Revision is a revision of the store at which Current was the latest entry of the key.
 	Revision int64
 }
 

@@ -8,31 +8,36 @@ import (
 
 // History is an optional interface of a Store that keeps versions of keys longer than they can be watched.
 //
-// A Store has two horizons. Revisions above the compaction revision (Stats.CompactedRevision) can be read by Get and Range and
-// can be watched. Revisions above the floor of their scope can be read by the methods below. The floor of a scope is never
-// above the compaction revision, and it only rises.
+// Two limits say which old revisions of a Store can be read. Revisions above the compaction revision
+// (Stats.CompactedRevision) can be read by Get and Range and can be watched. Revisions above the floor of their
+// scope can be read by the methods below. The floor of a scope is never above the compaction revision, and it only
+// rises.
 type History interface {
 	// Floor returns the lowest revision at which the state of all keys in the scope can be read.
 	Floor(scope Scope) int64
 
-	// GetAt is Get at a revision that is not below the floor of the scope, in which the key must be. It fails with
-	// *CompactedError below it.
+	// GetAt reads a key at a revision, like Get. The key must be in the scope. It fails with *CompactedError if
+	// the revision is below the floor of the scope.
 	GetAt(ctx context.Context, scope Scope, key string, revision int64) (Entry, error)
 
-	// RangeAt is Range at r.Revision, which must not be 0 nor below the floor of the scope. The range must be in the scope.
+	// RangeAt reads a range at r.Revision, like Range. r.Revision must not be 0, nor below the floor of the scope.
+	// The range must be in the scope.
 	RangeAt(ctx context.Context, scope Scope, r RangeRequest) (RangeResult, error)
 
-	// Versions returns the changes of a key, the newest first. It returns what is kept, also below the floor of a scope that
-	// is larger than the key. more is true if there are older ones than the request allowed to return.
+	// Versions returns the changes of a key, the newest first. It returns all changes that are kept, even those
+	// below the floor of a larger scope that contains the key. more is true if older changes are kept that the
+	// limits of the request left out.
 	Versions(ctx context.Context, r VersionsRequest) (list []Change, more bool, err error)
 
-	// Changes returns changes of the keys with a prefix that the store keeps, in the order of revisions or, backwards, from the
-	// newest to the oldest; the changes of one revision are always in the order of their transaction.
+	// Changes returns the kept changes of the keys with a prefix. They are in the order of revisions or, if
+	// r.Backwards is set, from the newest revision to the oldest. The changes of one revision are always in the
+	// order of their transaction.
 	Changes(ctx context.Context, r ChangesRequest) (ChangesResult, error)
 
-	// RevisionAt returns a revision at which the keys of the scope are as they were at t. The prefix of the scope may be a
-	// whole key, which does not end with a slash. It fails with *CompactedError if that is not kept. Times are those of the wall clock when a change was written, in milliseconds. If that clock was set
-	// back, several revisions may answer.
+	// RevisionAt returns a revision at which the keys of the scope are as they were at t. The prefix of the scope
+	// may be a whole key, which does not end with a slash. RevisionAt fails with *CompactedError if that state is
+	// not kept. Times are those of the wall clock when a change was written, in milliseconds. If that clock was
+	// set back, several revisions may have been current at t; RevisionAt returns one of them.
 	RevisionAt(ctx context.Context, scope Scope, t time.Time) (int64, error)
 
 	// WrittenAt returns when a revision was written, and by whom. The time is zero if that is not known any more.
@@ -42,8 +47,8 @@ type History interface {
 	Kept() Kept
 }
 
-// Scope is a set of keys: those with a prefix, and of them, if Namespace is not empty, those whose last element but one is
-// Namespace. Example: {"/registry/pods/", "a"} has /registry/pods/a/x.
+// Scope is a set of keys: those with a prefix. If Namespace is not empty, the last element but one of the key must
+// also be Namespace. Example: {"/registry/pods/", "a"} has /registry/pods/a/x.
 type Scope struct{ Prefix, Namespace string }
 
 // Has reports whether the scope has a key.
@@ -61,7 +66,7 @@ func (s Scope) Has(key string) bool {
 	return key[strings.LastIndexByte(key[:end], '/')+1:end] == s.Namespace
 }
 
-// Overlaps reports whether a key may be in both scopes.
+// Overlaps reports whether there may be a key that is in both scopes.
 func (s Scope) Overlaps(o Scope) bool {
 	if s.Namespace != "" && o.Namespace != "" && s.Namespace != o.Namespace {
 		return false
@@ -78,14 +83,15 @@ func (s Scope) Covers(o Scope) bool {
 type VersionsRequest struct {
 	Key    string
 	Before int64
-	// Limit is the largest number of changes. Bytes ends the result after the change with which the values have that many bytes
-	// together, but not before the second one.
+	// Limit is the largest number of changes. Bytes limits the size of the values: the result ends after the
+	// change with which they reach this size, but has at least two changes.
 	Limit, Bytes int
 }
 
 // Change is a change of a key, as a store keeps it.
 type Change struct {
-	// Event is the change. Event.Prev has only revisions; the value before is the one of the change before, if it is kept.
+	// Event is the change. Event.Prev has only revisions; for the previous value, read the previous change, if it
+	// is kept.
 	Event
 	// Time is when the change was written, zero if that is not known any more.
 	Time time.Time
@@ -99,20 +105,22 @@ type ChangesRequest struct {
 	Prefix         string
 	After, Through int64
 	Since          time.Time
-	// Limit is the largest number of changes; 0 means no limit. The result always has all changes of its last revision.
+	// Limit is the largest number of changes; 0 means no limit. The result may exceed it, because it always has
+	// all changes of its last revision.
 	Limit int
 	// KeysOnly leaves the values out.
 	KeysOnly bool
 	// Examine is the largest number of revisions that are examined, also of other keys; 0 means no limit.
 	Examine int
-	// Backwards reads from Through down to After.
+	// Backwards returns the changes from Through down to After.
 	Backwards bool
 }
 
 // ChangesResult is a part of the changes that were asked for.
 type ChangesResult struct {
 	Changes []Change
-	// Through is the last revision that was examined. The next request has it as After or, backwards, Through-1 as Through.
+	// Through is the last revision that was examined. The next request must have this value as After or, if it
+	// reads backwards, Through-1 as Through.
 	Through int64
 	// After is the revision after which the range begins: ChangesRequest.After, or a later one because of Since.
 	After int64
@@ -124,23 +132,25 @@ type ChangesResult struct {
 
 // Kept contains figures about versions that are kept beyond the compaction revision.
 type Kept struct {
-	Bytes int64 // of their keys, values and log records, before compression
-	// GivenUp has the bytes that this process has given up before their time, by share: a namespace, or a resource without
-	// namespaces. It names a bounded number of shares, and must not be changed.
+	Bytes int64 // the size of their keys, values and log records, before compression
+	// GivenUp has the bytes of versions that this process has removed before the end of their retention. The key
+	// is a namespace, or a resource without namespaces. The map has a bounded number of keys, and must not be
+	// changed.
 	GivenUp map[string]int64
 }
 
 // Retention says which versions are kept after the compaction revision has passed them.
 type Retention struct {
-	// Rules are tried in their order, and the first one whose scope has the key counts. A key without a rule, or with one
-	// that keeps it for less time than it can be watched, is not kept.
+	// Rules are tried in their order. The first rule whose scope contains the key applies. A key is not kept if it
+	// has no rule, or if the rule keeps it for less time than it can be watched.
 	Rules []RetentionRule
-	// Bytes limits the space of the kept history on the disk; above it, the namespaces with the most history lose versions
-	// first. 0 means 1 GiB or a tenth of the disk, whichever is less, and 64 MiB in memory; a negative number means no limit.
+	// Bytes limits the space of the kept history on the disk; above it, the namespaces with the most history lose
+	// versions first. 0 means 1 GiB or a tenth of the disk, whichever is less, and 64 MiB for a store in memory; a
+	// negative number means no limit.
 	Bytes int64
 }
 
-// RetentionRule keeps the versions of the keys of a scope for a time after they were replaced.
+// RetentionRule keeps the versions of the keys of a scope for the time Keep after they were replaced.
 type RetentionRule struct {
 	Scope
 	Keep time.Duration

@@ -1,9 +1,9 @@
 // Package storage defines the interface of a store: a key-value space with revisions, like that of etcd
 // (https://etcd.io/docs/v3.6/learning/data_model/).
 //
-// The package contains the interface (storage.go), its errors and RetryPending (errors.go), and optional interfaces
-// (capability.go, and history.go for readers of the past; versions.go is for those of a store without it). Each backend is a
-// package of its own, and all backends pass the suite in internal/storage/storagetest.
+// The package contains the interface (storage.go), its errors and RetryPending (errors.go), and optional
+// interfaces (capability.go and history.go). versions.go reads old versions from a store without a history. Each
+// backend is a package of its own, and all backends pass the suite in internal/storage/storagetest.
 package storage
 
 import "context"
@@ -27,8 +27,9 @@ import "context"
 // All methods may be called concurrently. When the context is cancelled, the call ends with the error of the context. A
 // Commit that is cancelled after it was queued may still take effect.
 type Store interface {
-	// Get returns the entry of key as it was at revision, or the latest one if revision is 0. The second result is the
-	// revision that the answer reflects. For a key that does not exist, the Entry has ModRevision 0 and there is no error.
+	// Get returns the entry of key as it was at revision, or the latest one if revision is 0. The second result is
+	// the revision at which the entry was read. For a key that does not exist, the Entry has ModRevision 0 and
+	// there is no error.
 	Get(ctx context.Context, key string, revision int64) (Entry, int64, error)
 
 	// Range returns the entries from Start (inclusive) to End (exclusive), in ascending byte order of their keys, all at
@@ -39,11 +40,11 @@ type Store interface {
 	// nothing changes and the error is a *ConflictError with the current entry of the first condition that failed.
 	Commit(ctx context.Context, txn Txn) (int64, error)
 
-	// Watch delivers every change of a key with the given prefix, beginning with revision from (inclusive); 0 means the
-	// next change. If from is at or below the compaction revision, it fails with *CompactedError. If other processes
-	// compact the store too, the first call of Next may return that error instead, and a watcher from the compaction
-	// revision itself may succeed, without deletions at that revision. If from is in the future, the watcher
-	// waits for it.
+	// Watch delivers every change of a key with the given prefix, beginning with revision from (inclusive); 0
+	// means the next change. If from is at or below the compaction revision, it fails with *CompactedError. If
+	// other processes compact the store too, the first call of Next may return that error instead. A watch from
+	// exactly the compaction revision may then also succeed, but miss the deletions at that revision. If from is
+	// in the future, the watcher waits for it.
 	Watch(ctx context.Context, prefix string, from int64) (Watcher, error)
 
 	// Revision returns the current revision. The read is consistent: the result is at least the revision of every Commit
@@ -63,8 +64,8 @@ type Store interface {
 	Close() error
 }
 
-// Watcher is a cursor in the sequence of changes of the store. It is used by one goroutine; only Close may be called
-// from another one. A slow watcher costs the store only the history that it has to read again.
+// Watcher is a cursor in the sequence of changes of the store. It is used by one goroutine; only Close may be
+// called from another one. A slow watcher costs the store only the work of reading old changes again.
 type Watcher interface {
 	// Next waits for the next batch and returns it. A batch contains all matching changes of each of its revisions. It may
 	// have no events and only advance the revision. If compaction has overtaken the cursor, Next fails with
@@ -110,25 +111,25 @@ type RangeRequest struct {
 	Revision int64
 	// Limit is the largest number of entries to return; 0 means no limit.
 	Limit int
-	// Bytes allows the store to end the result early, after the first entry with which the values have that many bytes
-	// together. More is then true if there are more keys. 0 means no limit.
+	// Bytes allows the store to end the result early, after the first entry with which the size of all values
+	// reaches this limit. More is then true if there are more keys. 0 means no limit.
 	Bytes int
 	// CountOnly requests Count without Entries.
 	CountOnly bool
-	// Uncounted allows the store not to count the keys beyond the limit. Count may then be lower than the number of keys;
-	// with CountOnly it is not lower than the limit unless there are fewer keys.
+	// Uncounted allows the store not to count the keys beyond the limit. Count may then be lower than the number
+	// of keys. With CountOnly, it is at least Limit if there are that many keys.
 	Uncounted bool
 }
 
 // RangeResult is the result of a RangeRequest.
 type RangeResult struct {
 	Entries []Entry
-	// More is true if there are more entries than Limit or Bytes allowed to return; with CountOnly, more keys than were
+	// More is true if Limit or Bytes left out entries. With CountOnly, it is true if there are more keys than were
 	// counted.
 	More bool
 	// Count is the number of keys in the range at Revision, independent of the limit, unless the request is Uncounted.
 	Count int64
-	// Revision is the revision that the answer reflects.
+	// Revision is the revision at which the range was read.
 	Revision int64
 }
 
@@ -139,8 +140,8 @@ type Txn struct {
 	// revision. Deleting a key that does not exist is not a change; a transaction with only such deletions gets no new
 	// revision.
 	Ops []Op
-	// By says who makes the transaction and with what, for readers of the past. A store that keeps history (History) keeps
-	// it with the changes; others ignore it.
+	// By says who makes the transaction, and how. A store with a History keeps it together with the changes; other
+	// stores ignore it.
 	By []byte
 }
 
@@ -155,8 +156,8 @@ type Op struct {
 	Key    string
 	Value  []byte
 	Delete bool
-	// TTL is the time to live in seconds: the key is removed by an ordinary deletion, not earlier than that long after the
-	// commit. 0 means no limit. A later put of the key replaces it.
+	// TTL is the time to live in seconds. The key is removed by an ordinary deletion, not earlier than TTL seconds
+	// after the commit. 0 means no limit. A later put of the key replaces the TTL.
 	TTL int64
 }
 

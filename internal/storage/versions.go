@@ -5,13 +5,14 @@ import (
 	"errors"
 )
 
-// maxProbes bounds the searches of a call of ReadVersions for what was there before a deletion, in reads.
+// maxProbes bounds the number of reads in which one call of ReadVersions searches for deletions.
 const maxProbes = 500
 
-// ReadVersions is History.Versions of a store that keeps no history: it reads one version after the other, back to the compaction
-// revision. Times and authors are not known. For the time before a key was deleted it searches: it surely finds a version that
-// existed for more revisions than the key has been gone, and one that existed at the compaction revision. After many searches
-// the result ends early.
+// ReadVersions does what History.Versions does, for a store that keeps no history. It reads one version after the
+// other, back to the compaction revision. Times and authors are not known. Where the key is absent, it searches
+// for earlier versions. It always finds a version that existed for more revisions than the key has been absent,
+// and a version that existed at the compaction revision. It may miss others. After maxProbes reads the result ends
+// early.
 func ReadVersions(ctx context.Context, s Store, r VersionsRequest) (list []Change, more bool, err error) {
 	at, size, probes := r.Before-1, 0, 0
 	switch {
@@ -33,7 +34,7 @@ func ReadVersions(ctx context.Context, s Store, r VersionsRequest) (list []Chang
 		}
 		if err != nil || c.Entry.ModRevision == 0 {
 			if compacted := (*CompactedError)(nil); errors.As(err, &compacted) {
-				err = nil // that is the end
+				err = nil // older versions are compacted; the list is complete
 			}
 			return list, false, err
 		}
@@ -51,17 +52,18 @@ func ReadVersions(ctx context.Context, s Store, r VersionsRequest) (list []Chang
 type deletionSearch struct {
 	store  Store
 	key    string
-	probes int // the reads
+	probes int // number of reads so far
 }
 
-// there reports whether the key was there at a revision.
+// there reports whether the key existed at a revision.
 func (d *deletionSearch) there(ctx context.Context, revision int64) (bool, error) {
 	d.probes++
 	result, err := d.store.Range(ctx, RangeRequest{Start: d.key, End: d.key + "\x00", Revision: revision, CountOnly: true})
 	return result.Count > 0, err
 }
 
-// before returns the last deletion before a revision at which the key is absent. The result has ModRevision 0 if there is none.
+// before returns the last deletion of the key before the revision absent, at which the key does not exist. The
+// result has ModRevision 0 if no deletion is found.
 func (d *deletionSearch) before(ctx context.Context, absent int64) (c Change, err error) {
 	there := int64(0)
 	for floor, back := int64(1), int64(1); there == 0; back *= 2 {

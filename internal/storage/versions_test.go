@@ -5,13 +5,13 @@ import (
 	"testing"
 )
 
-// A lifetimes is a store with one key, which was there in some spans of revisions, without changes.
+// A lifetimes is a store with one key, which existed in some spans of revisions. Its value never changed.
 type lifetimes struct {
 	Store
-	spans     [][2]int64 // the revisions of a creation and of the deletion
+	spans     [][2]int64 // for each span, the revision of the creation and of the deletion
 	now       int64
 	compacted int64
-	known     int64 // the compaction revision that this process has heard of
+	known     int64 // the compaction revision that this process knows
 	reads     int
 }
 
@@ -19,7 +19,7 @@ func (l *lifetimes) at(revision int64) (e Entry, err error) {
 	l.reads++
 	if revision < l.compacted {
 		if known := l.known; known > revision {
-			l.known = l.compacted // it hears of another one with the next error
+			l.known = l.compacted // the next error has the latest compaction revision
 			return e, &CompactedError{Revision: revision, Compacted: known}
 		}
 		return e, &CompactedError{Revision: revision, Compacted: l.compacted}
@@ -48,7 +48,8 @@ func (l *lifetimes) Range(_ context.Context, r RangeRequest) (result RangeResult
 	return result, err
 }
 
-// TestReadVersionsAfterOthersCompacted: a server that has not heard of the last compaction finds what was there then.
+// TestReadVersionsAfterOthersCompacted: a server that does not know the last compaction still finds the version
+// that existed at the compaction revision.
 func TestReadVersionsAfterOthersCompacted(t *testing.T) {
 	l := &lifetimes{spans: [][2]int64{{100, 8510}}, now: 10_000, compacted: 8500, known: 8000}
 	list, more, err := ReadVersions(t.Context(), l, VersionsRequest{Key: "/a", Limit: 10})
@@ -57,7 +58,7 @@ func TestReadVersionsAfterOthersCompacted(t *testing.T) {
 	}
 }
 
-// TestReadVersionsIsBounded: of a key that was deleted very often a call reads a part.
+// TestReadVersionsIsBounded: if a key was deleted very often, one call returns only a part of its versions.
 func TestReadVersionsIsBounded(t *testing.T) {
 	l := &lifetimes{now: 1_001_000, compacted: 1, known: 1}
 	for at := int64(1000); at < l.now; at += 2000 {

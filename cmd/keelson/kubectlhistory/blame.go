@@ -30,7 +30,7 @@ func newBlameCommand(o Options) *cobra.Command {
 	return c
 }
 
-// blame prints which change gave each field of an object its value.
+// blame prints, for each field of an object, the change that set its present value.
 func (s *session) blame(args []string, output string) error {
 	r, name, err := s.oneOf(args)
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *session) printBlame(fields []history.BlamedField, changes map[string]*h
 	return s.print(map[string]any{"fields": out}, output)
 }
 
-// hidden is in place of values that are not shown.
+// hidden replaces values that are not shown.
 var hidden any = struct{ hidden bool }{}
 
 // hideValues replaces the values of a Secret.

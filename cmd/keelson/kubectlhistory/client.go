@@ -42,14 +42,15 @@ type client struct {
 }
 
 const (
-	// retries is how often a request is repeated that the server refused because it has too much to do.
+	// retries is how often a request is repeated after the response 429, which means that the server is too busy.
 	retries = 10
-	// longestWait is the longest time that the server may ask to wait for.
+	// longestWait is the longest Retry-After that the command obeys. With a longer one it does not repeat the
+	// request.
 	longestWait = 30 * time.Second
 )
 
-// request sends a request and returns the body of the response. An answer above 299 is a *kerrors.StatusError. A request that is
-// answered 429 with a time to wait is repeated after that time, because the server has not begun to carry it out.
+// request sends a request and returns the body of the response. A status above 299 is a *kerrors.StatusError.
+// After 429 with a Retry-After, it waits and repeats the request: the server has not begun to execute it.
 func (c *client) request(ctx context.Context, method, path string, query url.Values, accept string, body []byte) ([]byte, error) {
 	for attempt := 0; ; attempt++ {
 		answer, after, err := c.requestOnce(ctx, method, path, query, accept, body)
@@ -64,7 +65,8 @@ func (c *client) request(ctx context.Context, method, path string, query url.Val
 	}
 }
 
-// requestOnce sends a request. after is how long the server says to wait before it is sent again, 0 if it does not.
+// requestOnce sends a request. after is the time that the server asks to wait before a repetition, 0 if it does
+// not ask.
 func (c *client) requestOnce(
 	ctx context.Context, method, path string, query url.Values, accept string, body []byte,
 ) (answer []byte, after time.Duration, err error) {
@@ -124,12 +126,12 @@ func (c *client) refusal(r *http.Response, body []byte) *kerrors.StatusError {
 	return &kerrors.StatusError{ErrStatus: status}
 }
 
-// warnings gives the warnings of a response to warn.
+// warnings calls warn with each new warning of a response.
 func (c *client) warnings(header http.Header) {
 	if c.warn == nil {
 		return
 	}
-	found, _ := utilnet.ParseWarningHeaders(header.Values("Warning")) // those that are in order are returned beside errors
+	found, _ := utilnet.ParseWarningHeaders(header.Values("Warning")) // it returns the valid ones beside errors
 	for _, w := range found {
 		if w.Code != 299 || w.Text == "" || c.warned[w.Text] {
 			continue
@@ -160,7 +162,7 @@ func (c *client) get(ctx context.Context, r resource, namespace, name, asOf stri
 	return decode(body)
 }
 
-// getOrNil is get, but an object that does not exist is nil.
+// getOrNil works as get, but returns nil for an object that does not exist.
 func (c *client) getOrNil(ctx context.Context, r resource, namespace, name, asOf string) (*unstructured.Unstructured, error) {
 	o, err := c.get(ctx, r, namespace, name, asOf)
 	if kerrors.IsNotFound(err) {
@@ -169,7 +171,7 @@ func (c *client) getOrNil(ctx context.Context, r resource, namespace, name, asOf
 	return o, err
 }
 
-// decode decodes an object. Whole numbers stay whole.
+// decode decodes an object. Integers do not become floating-point numbers.
 func decode(body []byte) (*unstructured.Unstructured, error) {
 	o := &unstructured.Unstructured{}
 	if err := kjson.Unmarshal(body, &o.Object); err != nil {
@@ -178,7 +180,7 @@ func decode(body []byte) (*unstructured.Unstructured, error) {
 	return o, nil
 }
 
-// pages requests all pages of a list and gives each to a function.
+// pages requests all pages of a list and calls page with the body of each.
 func (c *client) pages(
 	ctx context.Context, r resource, namespace, selector, asOf, accept string, page func(body []byte) error,
 ) error {
@@ -257,8 +259,8 @@ func (c *client) write(
 	return decode(answer)
 }
 
-// changes gives the changes of an object to a function, the newest first, until it returns false. query are more parameters; limit
-// is the size of a page.
+// changes calls visit with the changes of an object, the newest first, until visit returns false. query has
+// further parameters; its limit is the size of a page.
 func (c *client) changes(
 	ctx context.Context, r resource, namespace, name string, query url.Values, visit func(*history.Change) (bool, error),
 ) error {
@@ -287,8 +289,8 @@ func (c *client) changes(
 	}
 }
 
-// past requests a subresource of an object that answers about its past. An older server does not have all of them: the error says so if
-// it has the history of the object nevertheless.
+// past requests a subresource about the past of an object. An older server may lack the subresource although it
+// has the history of the object. The error then says that.
 func (c *client) past(ctx context.Context, r resource, namespace, name, subresource string, query url.Values, answer any) error {
 	body, err := c.request(ctx, http.MethodGet, r.path(namespace, name, subresource), query, mediaJSON, nil)
 	if kerrors.IsNotFound(err) {
@@ -300,10 +302,10 @@ func (c *client) past(ctx context.Context, r resource, namespace, name, subresou
 	if err != nil {
 		return err
 	}
-	return kjson.Unmarshal(body, answer) // whole numbers stay whole
+	return kjson.Unmarshal(body, answer) // integers stay integers
 }
 
-// notServed returns the error for an answer that the server does not have.
+// notServed returns the error for a subresource that the server does not have.
 func (c *client) notServed(name string) error {
 	return fmt.Errorf("the server at %s does not serve %s; a newer Keelson does", c.base, name)
 }

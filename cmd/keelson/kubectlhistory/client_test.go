@@ -46,7 +46,7 @@ func TestWarningsAndRetries(t *testing.T) {
 		t.Errorf("the warnings are %q, want each once: %q", warnings, want)
 	}
 
-	// It does not go on for ever, nor wait for long.
+	// It repeats a request only a limited number of times, and does not wait for long.
 	for after, want := range map[string]int{"0": retries + 1, "31": 1, "": 1, "soon": 1, "-1": 1, "99999999999999999999": 1} {
 		answer = func(w http.ResponseWriter) {
 			if after != "" {
@@ -58,7 +58,7 @@ func TestWarningsAndRetries(t *testing.T) {
 			t.Errorf("Retry-After %q: %d requests, want %d; %v", after, requests, want, err)
 		}
 	}
-	// Other answers are final: the server may have done the work.
+	// Other errors are not repeated, because the server may have executed the request.
 	answer = func(w http.ResponseWriter) {
 		w.Header().Set("Retry-After", "0")
 		w.WriteHeader(http.StatusServiceUnavailable)
@@ -71,14 +71,15 @@ func TestWarningsAndRetries(t *testing.T) {
 		w.Header().Set("Retry-After", "20")
 		w.WriteHeader(http.StatusTooManyRequests)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // enough for the answer, but not for the wait after it
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // too short for the wait after the response
 	defer cancel()
 	if _, err := c.request(ctx, http.MethodGet, "/x", nil, mediaJSON, nil); !kerrors.IsTooManyRequests(err) {
 		t.Errorf("interrupted: %v", err)
 	}
 }
 
-// TestOlderServer: a server that has the history of an object and not the answer is older, and the error says so.
+// TestOlderServer checks the error of a server that has the history of an object but not the requested
+// subresource.
 func TestOlderServer(t *testing.T) {
 	history := http.StatusOK
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -1,6 +1,6 @@
-// Package kubectlhistory is the command kubectl-history, a plug-in of kubectl: who changed an object, what it was, and how it
-// comes back. It is a client of the API in docs/history.md. The files plan.go, clean.go, fields.go, unified.go and table.go have
-// the pure parts; the others send requests and print.
+// Package kubectlhistory is the command kubectl-history, a plug-in of kubectl. It shows who changed an object and
+// its earlier states, and restores them. It is a client of the API in docs/history.md. The files unified.go,
+// table.go and valuetext.go only format text; the others send requests and print.
 package kubectlhistory
 
 import (
@@ -17,15 +17,15 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Name is the name of the command, and of a program that kubectl finds as its plug-in.
+// Name is the name of the command. kubectl finds a program with this name as its plug-in.
 const Name = "kubectl-history"
 
-// Options are what the command needs from the program.
+// Options are the values that the program passes to the command.
 type Options struct {
 	Out, ErrOut io.Writer
-	// Color is set to print in colours.
+	// Color enables colours.
 	Color bool
-	// Columns is the width of the terminal, 0 if Out is none.
+	// Columns is the width of the terminal in characters, 0 if Out is not a terminal.
 	Columns int
 	// Now returns the time of the client, in its time zone.
 	Now func() time.Time
@@ -93,7 +93,7 @@ type session struct {
 	namespace string
 }
 
-// namespaceOf returns the namespace of requests for a resource.
+// namespaceOf returns the namespace for requests for r, "" if r is cluster-scoped.
 func (s *session) namespaceOf(r resource) string {
 	if r.Namespaced {
 		return s.namespace
@@ -107,7 +107,7 @@ func (s *session) printf(format string, args ...any) { fmt.Fprintf(s.Out, format
 // warnf writes a line to standard error.
 func (s *session) warnf(format string, args ...any) { fmt.Fprintf(s.ErrOut, format+"\n", args...) }
 
-// checkOutput returns an error if a value of --output is not one of those allowed; "" always is.
+// checkOutput returns an error if a value of --output is not in allowed; "" is always allowed.
 func checkOutput(format string, allowed ...string) error {
 	for _, a := range append(allowed, "") {
 		if format == a {

@@ -74,8 +74,8 @@ func (s *session) diff(args []string, asOf, to string) error {
 	return s.printDifference(r, titles[0], titles[1], objects[0], objects[1])
 }
 
-// diffLast prints what the last change of an object changed. Its two revisions are compared, so that a change that comes meanwhile
-// does not matter.
+// diffLast prints the difference that the last change of an object made. It reads the revisions before and after
+// that change, so another change at the same time has no effect on the output.
 func (s *session) diffLast(args []string) error {
 	r, name, err := s.oneOf(args)
 	if err != nil {

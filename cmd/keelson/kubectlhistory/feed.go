@@ -21,16 +21,16 @@ import (
 type feed struct {
 	client *client
 	path   string
-	query  url.Values // the selectors
+	query  url.Values // label and field selectors
 	begin  string     // the parameter since of the first request
 	newest bool       // list has the newest change first
-	// All changes up to revision were read; of those of revision itself only the ones in seen, if it is not empty. revision 0 is
-	// before the first request.
+	// All changes before revision were read. If seen is empty, all changes of revision were read too, else only
+	// those in seen. revision is 0 before the first request.
 	revision int64
 	seen     map[string]bool
 }
 
-// newFeed returns the feed of a namespace, "" being all, after a time, with selectors for labels and fields.
+// newFeed returns the feed of a namespace after a time, with label and field selectors. "" means all namespaces.
 func newFeed(c *client, namespace, since, labels, fields string) *feed {
 	f := &feed{client: c, path: "/apis/" + history.APIVersion, query: url.Values{}, begin: since}
 	if namespace != "" {
@@ -45,8 +45,8 @@ func newFeed(c *client, namespace, since, labels, fields string) *feed {
 	return f
 }
 
-// reached returns the resourceVersion after which the feed goes on. The changes of one revision may have been read in part; then they
-// are read again.
+// reached returns the resourceVersion after which the next request begins. If only a part of the changes of
+// revision was read, these changes are read again.
 func (f *feed) reached() string {
 	revision := f.revision
 	if len(f.seen) > 0 {
@@ -84,8 +84,8 @@ func (f *feed) take(c *history.ObjectChange) (bool, error) {
 	return true, nil
 }
 
-// list gives the changes to a function, page by page, until now, or until there were limit of them (0 means no limit). A page has all
-// changes of its last revision. more is true if the limit ended the list.
+// list calls show with the changes of each page, up to now, or up to limit changes (0 means no limit). A page
+// contains all changes of its last revision. more is true if the limit ended the list.
 func (f *feed) list(ctx context.Context, limit int, show func([]history.ObjectChange) error) (more bool, err error) {
 	query := f.parameters()
 	if f.newest {
@@ -132,7 +132,7 @@ func (f *feed) list(ctx context.Context, limit int, show func([]history.ObjectCh
 	}
 }
 
-// watch gives the changes after those that were read to a function, as they are made, until the server ends the watch.
+// watch calls show with each new change after those that were read, until the server ends the watch.
 func (f *feed) watch(ctx context.Context, show func([]history.ObjectChange) error) error {
 	query := f.parameters()
 	query.Set("watch", "true")
@@ -180,10 +180,10 @@ func (f *feed) watch(ctx context.Context, show func([]history.ObjectChange) erro
 	}
 }
 
-// follow gives changes to a function until an interrupt: those up to now, and then those that are made. If the connection ends, it goes
-// on where it was.
+// follow calls show with the changes up to now, and then with each new one, until an interrupt. If the connection
+// ends, it continues from the last change that was read.
 func (s *session) follow(f *feed, show func([]history.ObjectChange) error) error {
-	var printing error // is never tried again
+	var printing error // an error of show; it ends follow
 	visit := func(part []history.ObjectChange) error {
 		printing = show(part)
 		return printing
@@ -223,11 +223,11 @@ func temporary(err error) bool {
 	return true
 }
 
-// backoff says how long to wait before a connection is tried again.
+// backoff computes how long to wait before the next attempt to connect.
 type backoff struct{ next time.Duration }
 
-// after returns the time to wait after a connection that lasted for a time: nothing at first, and then from a second to half a minute. A
-// connection that lasted that long begins anew.
+// after returns the time to wait after a connection of the given length: first none, then one second, and twice as
+// long each time, up to half a minute. After a connection of at least half a minute it begins with none again.
 func (b *backoff) after(lasted time.Duration) time.Duration {
 	const longest = 30 * time.Second
 	if lasted >= longest {

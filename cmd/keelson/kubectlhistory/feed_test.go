@@ -11,8 +11,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/api/history"
 )
 
-// TestFollow follows a feed whose connection ends in the middle of a transaction, and again when the server does not answer: each change is
-// shown once.
+// TestFollow follows a feed whose connection ends within a transaction, and later has a server that does not
+// answer. Each change must be shown exactly once.
 func TestFollow(t *testing.T) {
 	change := func(revision int, name string) string {
 		return fmt.Sprintf(`{"kind":"Change","resource":"pods","name":%q,"resourceVersion":"%d","metadata":{"name":"%[2]d.pods.%[1]s"}}`, name, revision)

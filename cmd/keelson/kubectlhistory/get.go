@@ -122,7 +122,7 @@ func (s *session) print(value any, format string) error {
 	return err
 }
 
-// getTable prints objects with the columns of the server.
+// getTable prints objects as a table, with the columns that the server sends.
 func (s *session) getTable(r resource, namespace string, names []string, f *getFlags) error {
 	table := &metav1.Table{}
 	add := func(body []byte) error {
@@ -168,8 +168,8 @@ func (s *session) getTable(r resource, namespace string, names []string, f *getF
 	return writeTable(s.Out, header, rows)
 }
 
-// tableCells returns the columns and rows of a table as kubectl shows them: without those of a priority above 0 unless wide is
-// set, and with the namespace in front if namespaces is set.
+// tableCells returns the columns and rows of a table as kubectl shows them. Columns with a priority above 0 are
+// only included if wide is true. namespaces adds the namespace as the first column.
 func tableCells(table *metav1.Table, wide, namespaces bool) (header []string, rows [][]string, err error) {
 	shown := func(i int) bool {
 		return i < len(table.ColumnDefinitions) && (wide || table.ColumnDefinitions[i].Priority == 0)

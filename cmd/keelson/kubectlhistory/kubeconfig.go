@@ -22,13 +22,13 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// connection are the flags that choose the server, the user and the namespace. They mean what they mean to kubectl.
+// connection has the flags for the server, the user and the namespace. They have the same meaning as in kubectl.
 type connection struct {
 	kubeconfig, context, namespace string
 	getenv                         func(string) string
 }
 
-// files returns the kubeconfig files, and whether one of them has to exist.
+// files returns the paths of the kubeconfig files, and whether at least one must exist.
 func (c *connection) files() (paths []string, required bool) {
 	if c.kubeconfig != "" {
 		return []string{c.kubeconfig}, true
@@ -48,7 +48,7 @@ func (c *connection) files() (paths []string, required bool) {
 	return []string{filepath.Join(home, ".kube", "config")}, false
 }
 
-// load reads the kubeconfig files. Of entries with the same name the first one counts, as in kubectl.
+// load reads the kubeconfig files. If several entries have the same name, the first one is used, as in kubectl.
 func (c *connection) load() (*kubeconfig.Config, error) {
 	paths, required := c.files()
 	merged, found := &kubeconfig.Config{}, false
@@ -73,7 +73,7 @@ func (c *connection) load() (*kubeconfig.Config, error) {
 	return merged, nil
 }
 
-// merge adds the entries of k to merged. Relative paths in k begin at dir.
+// merge adds the entries of k to merged. It makes relative paths in k absolute, starting from dir.
 func merge(merged, k *kubeconfig.Config, dir string) {
 	absolute := func(path *string) {
 		if *path != "" && !filepath.IsAbs(*path) {
@@ -223,7 +223,8 @@ func newClient(ctx context.Context, cluster *kubeconfig.Cluster, user *kubeconfi
 	return &client{base: base.String(), header: header, http: &http.Client{Transport: transport}}, nil
 }
 
-// runCredentialPlugin runs the program that the kubeconfig names for a user, and sets the credentials that it prints.
+// runCredentialPlugin runs the credential plug-in of a user in the kubeconfig, and sets the credentials that it
+// prints.
 func runCredentialPlugin(ctx context.Context, user *kubeconfig.AuthInfo) error {
 	e := user.Exec
 	info, err := json.Marshal(map[string]any{

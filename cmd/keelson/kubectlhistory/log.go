@@ -81,7 +81,7 @@ func (s *session) log(args []string, limit int, uid, output string) error {
 	return err
 }
 
-// severalUIDs reports whether the changes are those of several objects.
+// severalUIDs reports whether the changes belong to several objects, which had the same name one after the other.
 func severalUIDs(changes []history.Change) bool {
 	for i := range changes {
 		if changes[i].UID != changes[0].UID {
@@ -113,8 +113,8 @@ func logRows(changes []history.Change) (rows [][]string) {
 	return rows
 }
 
-// timeFormat has the milliseconds with which the server keeps times, so that a time that is shown is a value for --as-of. Of a change
-// without a user the time is that of managedFields, in seconds.
+// timeFormat has milliseconds, like the times of the server, so that a printed time is a valid value for --as-of.
+// The time of a change without a user comes from managedFields, in seconds.
 const timeFormat = "2006-01-02T15:04:05.000Z07:00"
 
 func timeOf(c *history.Change) string {
@@ -143,10 +143,10 @@ func requestOf(c *history.Change) string {
 	return strings.TrimSpace(c.Verb + " " + c.Subresource)
 }
 
-// changedOf returns the paths that changed, at most six, and the reason that the server has for a change.
+// changedOf returns at most six of the changed paths, and the server's reason for the change.
 func changedOf(c *history.Change) string { return changedUpTo(c, 6) }
 
-// changedUpTo is changedOf with another number of paths.
+// changedUpTo works as changedOf, with at most most paths.
 func changedUpTo(c *history.Change, most int) string {
 	shown := c.Changed[:min(most, len(c.Changed))]
 	out := strings.Join(shown, ",")

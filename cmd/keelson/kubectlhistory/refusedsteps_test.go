@@ -9,8 +9,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/api/undelete"
 )
 
-// TestUndeleteRefusedSteps: what the server cannot read is an error of the command, and nothing is created in a Namespace that does not
-// come back.
+// TestUndeleteRefusedSteps checks that resources which the server cannot read are an error of the command, and
+// that nothing is created in a Namespace that was refused.
 func TestUndeleteRefusedSteps(t *testing.T) {
 	var out, errOut bytes.Buffer
 	s := &session{Options: Options{Out: &out, ErrOut: &errOut}, ctx: t.Context()}

@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// Remote is the server that a kubeconfig names, for other commands that are clients of any server.
+// Remote is the server of a kubeconfig, for other commands that send requests to any API server.
 type Remote struct {
 	URL    string      // without a slash at its end
 	Header http.Header // with the credentials, unless they are a certificate
@@ -13,8 +13,9 @@ type Remote struct {
 	Transport *http.Transport
 }
 
-// Connect reads kubeconfigs as the subcommands do. kubeconfig and kubecontext are the values of --kubeconfig and --context; they may
-// be empty. It runs the program for credentials, if the kubeconfig names one, but sends nothing to the server.
+// Connect reads kubeconfigs as the subcommands do. kubeconfig and kubecontext are the values of --kubeconfig and
+// --context, or "". It runs the credential plug-in, if there is one in the kubeconfig, but sends no request to the
+// server.
 func Connect(ctx context.Context, kubeconfig, kubecontext string, getenv func(string) string) (*Remote, error) {
 	c := connection{kubeconfig: kubeconfig, context: kubecontext, getenv: getenv}
 	cl, _, err := c.connect(ctx)

@@ -47,7 +47,8 @@ func (r resource) apiVersion() string {
 	return r.Group + "/" + r.Version
 }
 
-// path returns the path of an object, or with the name "" of the collection. The namespace "" is all namespaces.
+// path returns the URL path of an object, or of the collection if name is "". The namespace "" means all
+// namespaces.
 func (r resource) path(namespace, name string, subresource ...string) string {
 	path := "/apis/" + r.Group + "/" + r.Version
 	if r.Group == "" {
@@ -66,7 +67,7 @@ func (r resource) path(namespace, name string, subresource ...string) string {
 	return path
 }
 
-// catalog are the resources of a server in the order of discovery: the preferred version of a group is the first one.
+// catalog has the resources of a server in the order of discovery. The preferred version of a group comes first.
 type catalog []resource
 
 // discover returns the resources that the server has.
@@ -99,8 +100,8 @@ func (c *client) discover(ctx context.Context) (catalog, error) {
 	return out, nil
 }
 
-// find returns the resource that a user names: by its plural, singular or short name, or by its kind, also with the group
-// (deployments.apps) or with version and group (deployments.v1.apps).
+// find returns the resource with this plural, singular or short name, or kind. The name may also contain the group
+// (deployments.apps) or version and group (deployments.v1.apps).
 func (c catalog) find(name string) (resource, error) {
 	base, qualifier, _ := strings.Cut(strings.ToLower(name), ".")
 	qualified := func(r resource) bool {
@@ -121,7 +122,7 @@ func (c catalog) find(name string) (resource, error) {
 	return resource{}, fmt.Errorf("the server has no resource type %q", name)
 }
 
-// findAll returns the resources that a user names, separated by commas.
+// findAll returns the resources of a list of names that are separated by commas.
 func (c catalog) findAll(names string) (out []resource, err error) {
 	for _, name := range strings.Split(names, ",") {
 		r, err := c.find(name)
@@ -151,8 +152,8 @@ func (c catalog) ofKind(apiVersion, kind string) (resource, bool) {
 	return resource{}, false
 }
 
-// splitArgs returns the resource type and the names in arguments such as `pod a b`, `pod/a` or `pod/a pod/b`. All names have
-// to be of one type.
+// splitArgs returns the resource type and the names in arguments such as `pod a b`, `pod/a` or `pod/a pod/b`. All
+// objects must have the same type.
 func splitArgs(args []string) (kind string, names []string, err error) {
 	if len(args) == 0 {
 		return "", nil, errors.New("name the resource type, for example deployments or deployments.apps")
@@ -178,7 +179,7 @@ func splitArgs(args []string) (kind string, names []string, err error) {
 	return kind, names, checkNames(names)
 }
 
-// checkNames refuses what is the name of nothing.
+// checkNames returns an error for a name that no object can have.
 func checkNames(names []string) error {
 	for _, name := range names {
 		if name == "" || name == "." || name == ".." {

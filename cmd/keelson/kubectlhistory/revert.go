@@ -34,7 +34,7 @@ func newRevert(o Options) *cobra.Command {
 	return c
 }
 
-// revert updates objects with what they were.
+// revert updates objects to earlier states.
 func (s *session) revert(args []string, f *writeFlags) error {
 	kind, names, err := splitArgs(args)
 	if err != nil {
@@ -53,13 +53,14 @@ func (s *session) revert(args []string, f *writeFlags) error {
 	return rep.end()
 }
 
-// objectThen names an object, and the time of the content that it gets.
+// objectThen is an object, and the time of the state to which it is reverted.
 type objectThen struct {
 	resource
 	name, asOf string
 }
 
-// toRevert returns the objects that a command names, or that had labels. The latter are all as of one resourceVersion.
+// toRevert returns the objects in the arguments, or those that had the labels. The latter are read at one
+// resourceVersion.
 func (s *session) toRevert(kinds string, names []string, f *writeFlags) (out []objectThen, err error) {
 	resources, err := s.catalog.findAll(kinds)
 	if err != nil {
@@ -92,7 +93,7 @@ func (s *session) toRevert(kinds string, names []string, f *writeFlags) (out []o
 	return out, nil
 }
 
-// revertOne updates an object with what it was.
+// revertOne updates one object to an earlier state.
 func (s *session) revertOne(rep *report, o objectThen, f *writeFlags) error {
 	r := o.resource
 	plan, err := s.planOf(r, o.name, "revert", o.asOf)

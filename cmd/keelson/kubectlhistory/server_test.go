@@ -16,7 +16,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/servertest"
 )
 
-// plugin is the command, with a server whose clock the test moves and which keeps history for a day.
+// plugin runs the command against a server that keeps history for a day and whose clock the test advances.
 type plugin struct {
 	*servertest.Server
 	t          *testing.T
@@ -37,7 +37,7 @@ func start(t *testing.T, controllers ...string) *plugin {
 	return &plugin{s, t, now, path}
 }
 
-// run runs the command and returns what it prints, and its error as a last line.
+// run runs the command and returns its output. If it fails, the error is the last line.
 func (p *plugin) run(line string) string {
 	p.t.Helper()
 	var out strings.Builder
@@ -57,7 +57,8 @@ func (p *plugin) runTo(ctx context.Context, out io.Writer, line string) {
 	}
 }
 
-// expect runs the command and compares what it prints. Revisions, UIDs and ages are replaced by words, and runs of spaces by one.
+// expect runs the command and compares its output. Words replace revisions, UIDs and ages; one space replaces
+// several.
 func (p *plugin) expect(line, want string) {
 	p.t.Helper()
 	got := p.run(line)
@@ -72,7 +73,7 @@ func (p *plugin) expect(line, want string) {
 	}
 }
 
-// contains runs the command and looks for texts in what it prints.
+// contains runs the command and checks that its output has the texts.
 func (p *plugin) contains(line string, texts ...string) {
 	p.t.Helper()
 	got := p.run(line)
@@ -145,7 +146,7 @@ There are older changes; --limit 0 shows all.
 	p.contains("diff cm b --as-of 30m", "+++ configmap/b now (does not exist)\n", "-  v: \"1\"\n")
 	p.contains("diff cm c --as-of 30m", "existed at neither time")
 
-	// Without a time it is the last change: an update, a deletion, or the creation.
+	// Without --as-of, diff shows the last change: an update, a deletion, or the creation.
 	p.contains("diff cm a", "--- configmap/a as of ", "+++ configmap/a as of ", "-  v: \"1\"\n+  v: \"2\"\n+  w: \"2\"\n")
 	p.contains("diff cm b", "(does not exist)\n", "-  v: \"1\"\n")
 	p.Create(maps, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"d"},"data":{"v":"1"}}`)

@@ -127,7 +127,7 @@ func (s *session) since(text string, f *sinceFlags) error {
 	return err
 }
 
-// noFeed explains the error of a server without changes: one that stores objects in etcd, or is not Keelson.
+// noFeed explains the error of a server without changes: its objects are in etcd, or it is not Keelson.
 func noFeed(err error) error {
 	if kerrors.IsNotFound(err) {
 		return fmt.Errorf("the server has no feed of changes: %w", err)
@@ -135,11 +135,11 @@ func noFeed(err error) error {
 	return err
 }
 
-// timeOfDay are times without a date.
+// timeOfDay matches a time without a date.
 var timeOfDay = regexp.MustCompile(`^\d{1,2}:\d\d(:\d\d)?$`)
 
-// sinceParameter returns the parameter since for a time that a user gives: for a time of day it is that of today, or of yesterday if
-// it has not come yet. The server checks other values.
+// sinceParameter returns the value of the parameter since for a time that a user has typed. A time of day means
+// today, or yesterday if today's is still in the future. Other values are not changed: the server checks them.
 func sinceParameter(text string, now time.Time) (string, error) {
 	if !timeOfDay.MatchString(text) {
 		return text, nil
@@ -162,8 +162,8 @@ func sinceParameter(text string, now time.Time) (string, error) {
 	return at().Format(time.RFC3339), nil
 }
 
-// changePrinter returns a function that prints changes as they come: as a table, or each as a document of its own. namespaces adds
-// their namespaces.
+// changePrinter returns a function that prints changes when they arrive, as rows of a table or as documents.
+// namespaces adds a column with the namespace.
 func (s *session) changePrinter(namespaces bool, output string) func([]history.ObjectChange) error {
 	if output == "json" || output == "yaml" {
 		return func(part []history.ObjectChange) error {
@@ -223,7 +223,7 @@ func changeHeader(namespaces, wide bool) (header []string) {
 	return append(header, "TYPE", "OBJECT", "USER", "REQUEST", "CHANGED")
 }
 
-// changeRow returns the cells of a change before the last one, which shows what changed.
+// changeRow returns all cells of a change except the last one, which has the changed paths.
 func (s *session) changeRow(c *history.ObjectChange, namespaces, wide bool) (row []string) {
 	if namespaces {
 		row = append(row, c.Namespace)
@@ -235,8 +235,8 @@ func (s *session) changeRow(c *history.ObjectChange, namespaces, wide bool) (row
 	return append(row, string(c.Type), s.catalog.objectOf(c), userOf(&c.Change), requestOf(&c.Change))
 }
 
-// objectOf returns the name of the object of a change with its resource: deployment.apps/web. A resource that is not in the catalog
-// has its plural.
+// objectOf returns the name of a changed object with its resource: deployment.apps/web. If the resource is not in
+// the catalog, its plural is used.
 func (c catalog) objectOf(change *history.ObjectChange) string {
 	for _, r := range c {
 		if r.Group == change.Group && r.Name == change.Resource {
@@ -246,7 +246,7 @@ func (c catalog) objectOf(change *history.ObjectChange) string {
 	return resource{Group: change.Group, Name: change.Resource}.String() + "/" + change.Name
 }
 
-// changeColor returns the colours of the types of changes, which are those of a difference.
+// changeColor returns the colour for a type of change. The colours are the same as in a diff.
 func changeColor(_ int, cell string) string {
 	switch history.ChangeType(cell) {
 	case history.Created:
@@ -257,10 +257,11 @@ func changeColor(_ int, cell string) string {
 	return ""
 }
 
-// leastRoom is how many characters of what changed are shown at least, even if a line is longer than the terminal is wide then.
+// leastRoom is the least number of characters for changed paths, even if the line is then longer than the
+// terminal.
 const leastRoom = 20
 
-// changedWithin returns the paths that changed, as many as have room in a number of characters.
+// changedWithin returns as many of the changed paths as fit into room characters.
 func changedWithin(c *history.Change, room int) string {
 	text := ""
 	for most := len(c.Changed); most >= min(len(c.Changed), 1); most-- {

@@ -13,7 +13,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
-// TestSince reads what has changed.
+// TestSince lists changes since a time.
 func TestSince(t *testing.T) {
 	p := start(t)
 	const shop = "/api/v1/namespaces/shop/configmaps"
@@ -94,7 +94,7 @@ func TestSinceWatch(t *testing.T) {
 	}
 }
 
-// TestSinceForbidden follows changes without the permission: that is not tried again.
+// TestSinceForbidden checks that a user without permission gets an error at once, without further attempts.
 func TestSinceForbidden(t *testing.T) {
 	p := start(t)
 	content, err := os.ReadFile(p.kubeconfig)

@@ -16,7 +16,8 @@ func writeTable(out io.Writer, header []string, rows [][]string) error {
 	return t.write(rows)
 }
 
-// table writes rows in columns. Rows may be written in several parts: the columns get wider if a part needs it, and never narrower.
+// table writes rows in columns. Rows may come in several parts. A later part can make a column wider, but not
+// narrower.
 type table struct {
 	out    io.Writer
 	header []string // is written with the first part
@@ -74,7 +75,7 @@ func (t *table) write(rows [][]string) error {
 	return err
 }
 
-// cellText returns a cell as it is written.
+// cellText returns the text that is written for a cell.
 func cellText(cell string) string {
 	if cell == "" {
 		return "<none>"
@@ -82,7 +83,7 @@ func cellText(cell string) string {
 	return printable(cell)
 }
 
-// colored returns text in a colour, which is the number of an escape sequence, "" for none.
+// colored returns text with the escape sequence of a colour, which is a number; "" means none.
 func colored(color, text string) string {
 	if color == "" {
 		return text
@@ -90,9 +91,9 @@ func colored(color, text string) string {
 	return "\x1b[" + color + "m" + text + "\x1b[0m"
 }
 
-// printable returns text in which control characters are replaced, so that the names and values of others cannot control the
-// terminal, and those that are not seen but change how a line is read: Unicode's controls of direction, separators of lines, and characters
-// without width. Joiners inside of words stay.
+// printable replaces control characters in text, so that names and values from a server cannot control the
+// terminal. It also replaces invisible characters that change how a line looks: Unicode's direction controls, line
+// separators, and characters without width. It keeps joiners inside of words.
 func printable(text string) string {
 	const joiner, nonJoiner = '\u200d', '\u200c'
 	return strings.Map(func(r rune) rune {
@@ -118,7 +119,7 @@ func (e shownError) Error() string {
 // Unwrap returns the error.
 func (e shownError) Unwrap() error { return e.error }
 
-// shown returns an error that can be printed; nil for nil.
+// shown returns err with a printable text; nil for nil.
 func shown(err error) error {
 	if err == nil {
 		return nil
@@ -126,7 +127,7 @@ func shown(err error) error {
 	return shownError{err}
 }
 
-// without returns a copy of an object without fields of its metadata.
+// without returns a copy of an object without the given fields of its metadata.
 func without(o *unstructured.Unstructured, metadata ...string) *unstructured.Unstructured {
 	o = o.DeepCopy()
 	for _, field := range metadata {
@@ -144,8 +145,8 @@ func toYAML(o *unstructured.Unstructured) (string, error) {
 	return string(out), err
 }
 
-// masked returns copies of two versions of a Secret in which the values are replaced, so that they are not shown but still
-// differ where they did. Other objects are returned as they are. Each may be nil.
+// masked returns copies of two versions of a Secret with other values. Two values differ in the result if they
+// differed before, but are not shown. Objects of other kinds are not changed. Both may be nil.
 func masked(r resource, before, after *unstructured.Unstructured) (b, a *unstructured.Unstructured) {
 	if r.Group != "" || r.Kind != "Secret" {
 		return before, after

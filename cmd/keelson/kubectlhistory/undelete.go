@@ -54,7 +54,7 @@ func addWriteFlags(c *cobra.Command, f *writeFlags) {
 	c.Flags().BoolVar(&f.yes, "yes", false, "do it; otherwise nothing is changed")
 }
 
-// check returns what is wrong with the arguments and flags.
+// check returns an error if the arguments and flags are invalid.
 func (f *writeFlags) check(args []string) error {
 	kind, names, err := splitArgs(args)
 	switch {
@@ -70,7 +70,7 @@ func (f *writeFlags) check(args []string) error {
 	return nil
 }
 
-// undelete creates objects again, as the server plans it.
+// undelete creates deleted objects again, by plans that the server makes.
 func (s *session) undelete(args []string, f *writeFlags) error {
 	kind, names, err := splitArgs(args)
 	if err != nil {
@@ -91,10 +91,10 @@ func (s *session) undelete(args []string, f *writeFlags) error {
 	return b.rep.end()
 }
 
-// errOneNamespace is the error of a command that names no namespace, or several.
+// errOneNamespace is the error of an undelete of several namespaces, or of one without a name.
 var errOneNamespace = errors.New("name one namespace: it is undeleted with what was in it")
 
-// undeleteSelected creates the objects again that had labels.
+// undeleteSelected creates the deleted objects again that had the given labels.
 func (s *session) undeleteSelected(b *bringingBack, kinds string, f *writeFlags) error {
 	resources, err := s.catalog.findAll(kinds)
 	if err != nil {
@@ -129,7 +129,8 @@ func (s *session) undeleteSelected(b *bringingBack, kinds string, f *writeFlags)
 	return nil
 }
 
-// undeleteNamed creates objects again: a namespace with what was in it, a definition with its objects.
+// undeleteNamed creates the named objects again: a namespace with its content, a definition with its custom
+// resources.
 func (s *session) undeleteNamed(b *bringingBack, kind string, names []string, f *writeFlags) error {
 	r, err := s.catalog.find(kind)
 	if err != nil {
@@ -154,7 +155,7 @@ func (s *session) undeleteNamed(b *bringingBack, kind string, names []string, f 
 	return nil
 }
 
-// planOf returns how an object comes back, or gets the content that it had.
+// planOf requests the server's plan to create an object again, or to revert it.
 func (s *session) planOf(r resource, name, how, asOf string) (*undelete.Plan, error) {
 	query := asOfQuery(asOf)
 	query.Set("fieldManager", fieldManager)
@@ -162,15 +163,15 @@ func (s *session) planOf(r resource, name, how, asOf string) (*undelete.Plan, er
 	return plan, s.client.past(s.ctx, r, s.namespaceOf(r), name, how, query, plan)
 }
 
-// bringingBack carries out plans.
+// bringingBack executes plans.
 type bringingBack struct {
 	s   *session
 	rep *report
-	// uids maps the UID that an object of a plan had to the one that it has now, "" if it was not created.
+	// uids maps the UID of a deleted object in a plan to the UID of the new object, "" if it was not created.
 	uids    map[types.UID]types.UID
-	failed  map[string]string // the objects that were refused, by their UID of then, and namespaces by their name
+	failed  map[string]string // refused objects by their old UID, and refused namespaces by their name
 	pending map[string]bool   // the namespaces that do not exist in a dry run
-	waited  bool              // for the default ServiceAccount
+	waited  bool              // whether it has waited for the default ServiceAccount
 }
 
 func resourceOf(st *undelete.Step) resource {
@@ -201,7 +202,7 @@ func (b *bringingBack) step(st *undelete.Step) {
 		b.rep.refused(r, st.Name, b.s.ctx.Err())
 		return
 	}
-	b.uids[st.UID] = "" // unless it is created
+	b.uids[st.UID] = "" // in case it is not created
 	switch {
 	case st.Refused:
 		b.refuse(r, st, errors.New(st.Skip))
@@ -217,7 +218,7 @@ func (b *bringingBack) step(st *undelete.Step) {
 		return
 	}
 	if b.pending[st.Namespace] {
-		b.uids[st.UID] = st.UID // of what it owns, nothing is sent either
+		b.uids[st.UID] = st.UID // its dependents keep this UID: nothing is sent for them either
 		b.rep.done(r, st.Name, st.Notes)
 		return
 	}
@@ -245,7 +246,7 @@ func (b *bringingBack) step(st *undelete.Step) {
 	b.content(r, st, notes)
 }
 
-// refuse reports an object that cannot be created. What it owns, or what is in it, is not created either.
+// refuse reports an object that cannot be created. Its dependents and its content are then not created either.
 func (b *bringingBack) refuse(r resource, st *undelete.Step, err error) {
 	b.rep.refused(r, st.Name, err)
 	if b.failed[string(st.UID)] = st.Name; r.isNamespace() {
@@ -253,7 +254,7 @@ func (b *bringingBack) refuse(r resource, st *undelete.Step, err error) {
 	}
 }
 
-// content reports an object that was created. Then it creates what comes back with it.
+// content reports a created object, and then creates the objects that are restored with it.
 func (b *bringingBack) content(r resource, st *undelete.Step, notes []string) {
 	if st.ContentAsOf == "" {
 		b.rep.done(r, st.Name, notes)
@@ -273,7 +274,8 @@ func (b *bringingBack) content(r resource, st *undelete.Step, notes []string) {
 	b.carryOut(plan)
 }
 
-// refusedOwner returns the name of an owner, or of the namespace, of an object that was refused.
+// refusedOwner returns the name of an owner of the object that was refused, or of its namespace if that was
+// refused.
 func (b *bringingBack) refusedOwner(o *unstructured.Unstructured) string {
 	for _, owner := range o.GetOwnerReferences() {
 		if name := b.failed[string(owner.UID)]; name != "" {
@@ -286,7 +288,8 @@ func (b *bringingBack) refusedOwner(o *unstructured.Unstructured) string {
 	return b.failed[o.GetNamespace()]
 }
 
-// create creates the object of a step in the first of its forms that the server accepts in a dry run, and stores it unless it is one.
+// create creates the object of a step. It uses the first form that the server accepts in a dry run. With --yes it
+// also stores the object.
 func (b *bringingBack) create(r resource, st *undelete.Step) (created *unstructured.Unstructured, notes []string, err error) {
 	forms := append([]undelete.Alternative{{Object: st.Object}}, st.Alternatives...)
 	for _, form := range forms {
@@ -309,7 +312,8 @@ func (b *bringingBack) create(r resource, st *undelete.Step) (created *unstructu
 	return nil, nil, err
 }
 
-// rewire gives an object the UIDs of the owners that were created. It drops and returns those that were not.
+// rewire replaces the UIDs of owners by the UIDs of the new objects. It removes owners that were not created, and
+// returns them.
 func (b *bringingBack) rewire(o *unstructured.Unstructured) (dropped []string) {
 	var kept []metav1.OwnerReference
 	for _, owner := range o.GetOwnerReferences() {
@@ -329,7 +333,7 @@ func (b *bringingBack) rewire(o *unstructured.Unstructured) (dropped []string) {
 	return dropped
 }
 
-// renamed returns managedFields with the UIDs of the owners that were created.
+// renamed returns managedFields in which the new UIDs of owners replace the old ones.
 func (b *bringingBack) renamed(o *unstructured.Unstructured, entries []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	var pairs []string
 	for old, uid := range b.uids {
@@ -346,10 +350,11 @@ func (b *bringingBack) renamed(o *unstructured.Unstructured, entries []metav1.Ma
 	return entries
 }
 
-// restoreManagers gives the fields of an object that was created or updated to their managers of then, beside other managers that it has
-// now. It returns a note for the report if that fails: the object has its content nevertheless.
+// restoreManagers sets the field managers of a restored object to those of its earlier state. It keeps other
+// managers that the object has now. If it fails, it returns a note for the report; the object has its content
+// anyway.
 func (s *session) restoreManagers(r resource, then []metav1.ManagedFieldsEntry, now *unstructured.Unstructured) (note string) {
-	const attempts = 5 // others change the object too
+	const attempts = 5 // other clients may change the object meanwhile
 	uid := now.GetUID()
 	for attempt := 1; len(then) > 0; attempt++ {
 		managers := withOthers(then, now.GetManagedFields())
@@ -372,7 +377,7 @@ func (s *session) restoreManagers(r resource, then []metav1.ManagedFieldsEntry, 
 	return ""
 }
 
-// withOthers returns the managedFields of then with those entries of now that then does not have, without the one of this command.
+// withOthers returns then, with the entries of now that are not in then. It leaves out the entry of this command.
 func withOthers(then, now []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEntry {
 	out := slices.Clone(then)
 	for _, e := range now {
@@ -387,8 +392,8 @@ func withOthers(then, now []metav1.ManagedFieldsEntry) []metav1.ManagedFieldsEnt
 	return out
 }
 
-// awaitServiceAccount waits for the default ServiceAccount of a new namespace, without which Pods are refused, for ten seconds at
-// most.
+// awaitServiceAccount waits at most ten seconds for the default ServiceAccount of a new namespace. Without it,
+// Pods are refused.
 func (s *session) awaitServiceAccount(namespace string) {
 	r, found := s.catalog.ofKind("v1", "ServiceAccount")
 	if !found {
@@ -408,7 +413,7 @@ func (s *session) awaitServiceAccount(namespace string) {
 	}
 }
 
-// report prints a line for each object and counts them.
+// report prints a line for each object, and counts the objects by result.
 type report struct {
 	s                      *session
 	yes                    bool
@@ -420,7 +425,7 @@ type report struct {
 // line prints a line about an object.
 func (r *report) line(name, text string) { r.s.printf("%s %s\n", printable(name), printable(text)) }
 
-// done reports that an object was changed, or would be.
+// done reports that an object was changed, or would be changed without a dry run.
 func (r *report) done(res resource, name string, notes []string) {
 	r.changed++
 	text := r.verb
@@ -445,7 +450,7 @@ func (r *report) refused(res resource, name string, err error) {
 	r.line(res.objectName(name), "refused: "+err.Error())
 }
 
-// refusedAll reports that the objects of a resource could not be read.
+// refusedAll reports that no objects of a resource could be read.
 func (r *report) refusedAll(res resource, err error) {
 	r.refusal++
 	r.line(res.String(), "refused: "+err.Error())

@@ -42,7 +42,7 @@ func TestUndelete(t *testing.T) {
 	p.expect("undelete cm -l app=shop --as-of 2026-11-01T12:00:30Z --yes", "configmap/a skipped: an object of this name exists\n"+
 		"configmap/b created\n1 created, 1 skipped, 0 refused.\n")
 
-	// Admission answers in the dry run.
+	// In the dry run, admission refuses the object.
 	p.Create("/api/v1/namespaces/default/resourcequotas", `{"metadata":{"name":"q"},"spec":{"hard":{"count/configmaps":"1"}}}`)
 	wait.Seen(t, "the quota is counted", func() (bool, string) {
 		q := p.Get("/api/v1/namespaces/default/resourcequotas/q")
@@ -67,7 +67,8 @@ func TestUndelete(t *testing.T) {
 	}
 }
 
-// TestUndeleteNamespace deletes a namespace with what a user, and what controllers, have made in it.
+// TestUndeleteNamespace deletes and undeletes a namespace with objects that a user and controllers have created in
+// it.
 func TestUndeleteNamespace(t *testing.T) {
 	p := start(t, "namespace-controller", "serviceaccount-controller", "root-ca-certificate-publisher-controller")
 	p.DefineWidgets()
@@ -102,7 +103,7 @@ func TestUndeleteNamespace(t *testing.T) {
 	p.Do("DELETE", namespace+"/pods/alone?gracePeriodSeconds=0", "")
 	p.Gone(namespace)
 	p.now.Advance(time.Minute)
-	// The address is taken by another Service.
+	// Another Service takes the address.
 	p.Create("/api/v1/namespaces/default/services", `{"metadata":{"name":"other"},"spec":{"clusterIP":"`+service.Spec.ClusterIP+
 		`","ports":[{"port":80}]}}`)
 
@@ -140,7 +141,7 @@ func TestUndeleteNamespace(t *testing.T) {
 	if p.Metadata(namespace).Labels["team"] != "a" {
 		t.Error("the namespace has no labels")
 	}
-	// Again: all of it exists.
+	// A second undelete skips all objects that exist.
 	p.Do("DELETE", namespace+"/secrets/password", "")
 	p.contains("undelete namespace shop --as-of 90s", "namespace/shop skipped: an object of this name exists", "secret/password would be created",
 		"configmap/settings skipped: an object of this name exists", "1 would be created")

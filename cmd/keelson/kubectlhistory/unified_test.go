@@ -30,7 +30,8 @@ func TestUnified(t *testing.T) {
 	}
 }
 
-// TestUnifiedOfRandomTexts checks with random texts that what the difference says of the first one leads to the second one.
+// TestUnifiedOfRandomTexts applies diffs of random texts to the first text, and checks that the result is the
+// second one.
 func TestUnifiedOfRandomTexts(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	text := func() string {

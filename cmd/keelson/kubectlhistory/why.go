@@ -35,7 +35,7 @@ func newWhy(o Options) *cobra.Command {
 	return c
 }
 
-// why prints what an object waits for.
+// why prints the reasons why an object waits.
 func (s *session) why(args []string, output string) error {
 	r, name, err := s.oneOf(args)
 	if err != nil {
@@ -56,7 +56,7 @@ func (s *session) why(args []string, output string) error {
 	return nil
 }
 
-// whyText returns an answer as text. Lines that others have written begin with spaces.
+// whyText returns the answer as text. Lines with text from other programs are indented.
 func whyText(name string, b *blockers.ObjectBlockers) string {
 	var out strings.Builder
 	line := func(indent, format string, args ...any) {
@@ -105,7 +105,7 @@ func sinceOf(t *metav1.Time) string {
 	return ", since " + t.UTC().Format(time.RFC3339)
 }
 
-// changeText returns when, by whom and how a change was made.
+// changeText returns the time, the author and the verb of a change as text.
 func changeText(c *history.Change) string {
 	at := "at an unknown time"
 	if c.Time != nil {
@@ -114,7 +114,7 @@ func changeText(c *history.Change) string {
 	return at + " by " + byOf(c)
 }
 
-// byOf returns who made a change, and the verb: the user if that is known, or else the field manager.
+// byOf returns the author and the verb of a change. The author is the user if known, or else the field manager.
 func byOf(c *history.Change) string {
 	by := c.User
 	switch {
@@ -126,7 +126,7 @@ func byOf(c *history.Change) string {
 	return by + " (" + strings.TrimSpace(c.Verb+" "+c.Subresource) + ")"
 }
 
-// objectText returns an object with what it waits for itself.
+// objectText returns the name of an object, and the reasons why it waits itself.
 func objectText(o *blockers.Object) string {
 	text := o.Name
 	if o.Namespace != "" {

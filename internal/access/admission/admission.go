@@ -28,9 +28,9 @@ const (
 	Create Operation = iota
 	// Update replaces an object or a part of it: PUT, PATCH and server-side apply.
 	Update
-	// Delete removes an object, or begins to.
+	// Delete removes an object, or only marks it for deletion because of its finalizers or its grace period.
 	Delete
-	// Connect opens a connection to what an object stands for.
+	// Connect opens a connection through an object, such as exec in a pod or the proxy of a Service.
 	Connect
 )
 
@@ -50,7 +50,8 @@ type Options struct {
 	DryRun bool
 	// FieldManager owns the fields that the write sets.
 	FieldManager string
-	// OwnManager means that the request names no manager: FieldManager is made of what the client calls itself.
+	// OwnManager is true if the request names no field manager. FieldManager then comes from the User-Agent
+	// header.
 	OwnManager bool
 	// FieldValidation is Ignore, Warn or Strict.
 	FieldValidation string
@@ -58,7 +59,7 @@ type Options struct {
 	Force *bool
 	// Delete are the options of a deletion.
 	Delete *metav1.DeleteOptions
-	// Collection is true for the deletion of an object as a part of its collection.
+	// Collection is true if the object is deleted because its whole collection is deleted.
 	Collection bool
 }
 
@@ -67,22 +68,23 @@ type Attributes struct {
 	Operation Operation
 	// Resource is the resource as the request names it: Requested.Resource without its version.
 	Resource schema.GroupResource
-	// Requested are the names in the request, Stored the names of the storage version. For a subresource with a kind of
-	// its own both contain that kind.
+	// Requested has the names in the request, and Stored those of the storage version. If a subresource has a kind
+	// of its own, both have this kind.
 	Requested, Stored Names
 	Subresource       string
 	// Name is the name in the request. It is empty in the mutating pass if it is going to be generated, and in a deletion
 	// of a collection, as in kube-apiserver.
 	Namespace, Name string
-	// Object is the object as it would become, in its kind's storage version, or what was posted to a
-	// subresource; nil for a deletion. For a connection it is an Unstructured with the options. Old is the object before, nil
-	// on Create; it must not be changed.
+	// Object is the new object in the storage version of its kind, or the body that was posted to a subresource.
+	// It is nil for a deletion, and an Unstructured with the options for a connection. Old is the object before
+	// the write, nil on Create; it must not be changed.
 	Object, Old registry.Object
 	Options     Options
-	// Reinvoke is set by a mutating plug-in that has changed the object in a way that the plug-ins before it
-	// may not expect: all of them run once more. Reinvoked is true in that second pass.
+	// A mutating plug-in sets Reinvoke after a change of the object that earlier plug-ins may have to see. The
+	// chain then runs all mutating plug-ins once more. Reinvoked is true in that second pass.
 	Reinvoke, Reinvoked bool
-	// Notes are kept by mutating plug-ins for the second pass, by the name of the plug-in; nil if there are none.
+	// Notes has the data that mutating plug-ins keep for the second pass, by the name of the plug-in; nil if there
+	// are none.
 	Notes map[string]any
 	// User sent the request; nil is the server itself.
 	User *request.User
@@ -91,12 +93,13 @@ type Attributes struct {
 	Conflicts []*storage.ConflictError
 }
 
-// Is reports whether the write is one of operations on resource itself.
+// Is reports whether the write is on resource itself, not on a subresource, and is one of operations.
 func (a *Attributes) Is(resource schema.GroupResource, operations ...Operation) bool {
 	return a.Subresource == "" && a.Resource == resource && slices.Contains(operations, a.Operation)
 }
 
-// NamespaceName returns the namespace of the write as policies see it: a Namespace is in itself.
+// NamespaceName returns the namespace of the write as policies see it. For a write to a Namespace it is the name
+// of that Namespace.
 func (a *Attributes) NamespaceName() string {
 	if a.Resource == corev1.Resource("namespaces") {
 		return a.Name
@@ -104,8 +107,9 @@ func (a *Attributes) NamespaceName() string {
 	return a.Namespace
 }
 
-// OptionsObject returns the options as the API object that webhooks and policies are given; nil for a
-// connection. A PATCH has the options of what it does, a create or an update, as in kube-apiserver.
+// OptionsObject returns the options as the API object that webhooks and policies get; nil for a connection. For a
+// PATCH it has the kind CreateOptions or UpdateOptions, depending on whether the PATCH creates the object, as in
+// kube-apiserver.
 func (a *Attributes) OptionsObject() runtime.Object {
 	o := &a.Options
 	var dryRun []string
@@ -187,8 +191,8 @@ type Charge struct {
 	registry.SideWrites
 	// Store is where the side writes go.
 	Store storage.Store
-	// Done is called once, when the side writes have been written at revision, or with 0 if they were not. It may
-	// be nil.
+	// Done is called once: with the revision at which the side writes have been written, or with 0 if they were
+	// not. It may be nil.
 	Done func(revision int64)
 }
 
@@ -208,11 +212,11 @@ func (p Pass) String() string { return [...]string{"admit", "validate"}[p] }
 // Chain runs plug-ins in order; the first error ends it. A nil chain admits
 // everything.
 type Chain struct {
-	// replacement is the chain of later writes; nil if this one is.
+	// replacement is the chain that later writes use (see Replace); nil if this chain was not replaced.
 	replacement atomic.Pointer[Chain]
 
 	passes   [2][]step
-	whole    [2]*timer // of the passes
+	whole    [2]*timer // time whole passes, by Pass
 	charging []chargeStep
 	observed bool
 }
@@ -247,11 +251,11 @@ func NewChain(observer Observer, plugins ...Plugin) *Chain {
 	return c
 }
 
-// Replace has other be Current of c. other must not be nil.
+// Replace makes Current of c return other, so that writes that begin later use other. other must not be nil.
 func (c *Chain) Replace(other *Chain) { c.replacement.Store(other) }
 
-// Current returns the chain for a write that begins now: the last one of Replace, or c itself. All passes over one write
-// have to use the same chain.
+// Current returns the chain for a write that begins now: the argument of the last call of Replace, or c itself if
+// there was none. All passes over one write have to use the same chain.
 func (c *Chain) Current() *Chain {
 	if c == nil {
 		return nil
@@ -262,8 +266,8 @@ func (c *Chain) Current() *Chain {
 	return c
 }
 
-// Mutate runs the plug-ins' Mutate, and all of them once more if one of them has asked for that by
-// Attributes.Reinvoke.
+// Mutate runs Mutate of the plug-ins. If one of them has set Attributes.Reinvoke, it runs all of them a second
+// time.
 func (c *Chain) Mutate(ctx context.Context, a *Attributes) error {
 	if c == nil {
 		return nil

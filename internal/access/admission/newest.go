@@ -2,8 +2,8 @@ package admission
 
 import "github.com/keelson-dev/keelson/internal/object/registry"
 
-// Newest returns the newest of the objects for which is returns true; of several with the same time, the first by name;
-// nil if there is none. It selects the default of several default classes.
+// Newest returns the newest of the objects for which is returns true, or nil if there is none. If several have the
+// same time, it returns the first of them by name. It selects the default of several default classes.
 func Newest(objs []registry.Object, is func(registry.Object) bool) registry.Object {
 	var found registry.Object
 	for _, o := range objs {

@@ -9,9 +9,9 @@ import (
 // the durations of one combination. The caller keeps this function: finding it again for each call costs more than most
 // plug-ins. rejected is for writes that were refused.
 type Observer interface {
-	// Plugin returns what records the calls of one plug-in.
+	// Plugin returns the function that records the calls of one plug-in.
 	Plugin(name, pass, operation string, rejected bool) func(seconds float64)
-	// Step returns what records whole passes.
+	// Step returns the function that records whole passes.
 	Step(pass, operation string, rejected bool) func(seconds float64)
 }
 

@@ -17,7 +17,8 @@ type access struct {
 	authorizer authz.Authorizer // nil allows everything
 	info       *request.Info
 	known      map[permission]bool
-	// limited means that there were more than maxChecks questions; those after them were answered with no.
+	// limited means that there were more than maxChecks questions. The answer to each further question was no,
+	// without asking.
 	limited bool
 }
 
@@ -27,7 +28,7 @@ type permission struct {
 	namespace string
 }
 
-// mayList reports whether the user may list a resource in a namespace, "" being all.
+// mayList reports whether the user may list a resource in a namespace. The namespace "" means all namespaces.
 func (a *access) mayList(ctx context.Context, gvr schema.GroupVersionResource, namespace string) bool {
 	return a.may(ctx, "list", gvr, namespace, "")
 }

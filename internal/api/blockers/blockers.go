@@ -1,10 +1,10 @@
-// Package blockers answers why an object is stuck: what its deletion waits for, and which of its conditions do not hold. It tells
-// what is stored, and what this server has seen of webhooks; it does not guess. Package rest serves it as the subresource blockers;
-// docs/history.md describes it for users.
+// Package blockers finds out why an object is stuck: what its deletion waits for, and which of its conditions do
+// not hold. An answer contains only what is stored and what this server has seen of webhooks; it has no guesses.
+// Package rest serves it as the subresource blockers; docs/history.md describes it for users.
 //
-// Files: blockers.go has the answer, finder.go the order in which it is put together, access.go what a user may see,
-// finalizers.go and conditions.go read the object itself, scan.go looks for other objects, kinds.go has what is special about
-// pods, volumes and definitions, failing.go the webhooks and APIServices.
+// Files: blockers.go declares the answer, finder.go puts it together, access.go decides what a user may see,
+// finalizers.go and conditions.go read the object itself, scan.go looks for other objects, kinds.go handles pods,
+// volumes and definitions, and failing.go handles failing webhooks and APIServices.
 package blockers
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/api/history"
 )
 
-// Kind and APIVersion are those of the answer.
+// Kind and APIVersion are the kind and the apiVersion of an ObjectBlockers.
 const (
 	Kind       = "ObjectBlockers"
 	APIVersion = history.APIVersion
@@ -25,17 +25,19 @@ type ObjectBlockers struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`
 	Object          Object `json:"object"`
-	// DeletionTimestamp is when the deletion was asked for, or with a grace period when that ends; nil if the object is not being
-	// deleted.
+	// DeletionTimestamp is metadata.deletionTimestamp of the object: the time of the delete request plus the grace
+	// period. It is nil if the object is not being deleted.
 	DeletionTimestamp *metav1.Time `json:"deletionTimestamp,omitempty"`
 	// Deletion is the change that began the deletion, if the history reaches back to it and the user may read it.
 	Deletion *history.Change `json:"deletion,omitempty"`
-	// LastChange is what last touched the object: from the history, or what managedFields say about it.
+	// LastChange is the last change of the object, from the history, or from managedFields if the history cannot
+	// be read.
 	LastChange *history.Change `json:"lastChange,omitempty"`
 	// Items are in the order in which it is best to look at them. The list is empty if nothing was found that the object waits
 	// for.
 	Items []Blocker `json:"items"`
-	// NotExamined says in sentences what was left out, because a limit was reached or it cannot be read.
+	// NotExamined lists in sentences what was not examined, because a limit was reached or because it cannot be
+	// read.
 	NotExamined []string `json:"notExamined,omitempty"`
 }
 
@@ -43,7 +45,7 @@ type ObjectBlockers struct {
 type Type string
 
 const (
-	// GracePeriod is the time that the containers of a Pod have to end, and the kubelet that confirms it.
+	// GracePeriod means that the containers of a Pod have not ended, or that the kubelet has not confirmed it.
 	GracePeriod Type = "GracePeriod"
 	// Finalizer is an entry of metadata.finalizers, or of spec.finalizers of a Namespace.
 	Finalizer Type = "Finalizer"
@@ -51,7 +53,8 @@ const (
 	Dependent Type = "Dependent"
 	// NamespaceContent are the objects of a resource in a Namespace that is being deleted.
 	NamespaceContent Type = "NamespaceContent"
-	// APIService is a version of a group whose server is not available, so that the content of a Namespace is not known.
+	// APIService is an APIService whose server is not available, so that the server cannot know all content of a
+	// Namespace.
 	APIService Type = "APIService"
 	// Webhook is a webhook that fails, and that is called for changes of the object.
 	Webhook Type = "Webhook"
@@ -73,10 +76,11 @@ type Blocker struct {
 	Since *metav1.Time `json:"since,omitempty"`
 	// Owner is who has to act; "" if that is not known.
 	Owner string `json:"owner,omitempty"`
-	// Change is the change that made it: it added the finalizer.
+	// Change is the change that added the finalizer. If the history does not have it, it is the last change of the
+	// field manager that owns the finalizer. It is nil for other types.
 	Change *history.Change `json:"change,omitempty"`
-	// Count is the number of objects that the item is about, Objects those of them that are named: at most 20 of a resource, and
-	// only what the user may list.
+	// Count is the number of objects that the item is about. Objects names some of them: at most 20, and only
+	// objects that the user may list.
 	Count   int      `json:"count,omitempty"`
 	Objects []Object `json:"objects,omitempty"`
 }
@@ -89,13 +93,14 @@ type Object struct {
 	Namespace string    `json:"namespace,omitempty"`
 	Name      string    `json:"name"`
 	UID       types.UID `json:"uid,omitempty"`
-	// Deleting means that the deletion of the object has begun. For the object that was asked for, DeletionTimestamp says it.
+	// Deleting means that the deletion of the object has begun. It is not set in ObjectBlockers.Object; see
+	// DeletionTimestamp there.
 	Deleting bool `json:"deleting,omitempty"`
-	// Finalizers are what the object itself waits for when it is deleted, at most 20.
+	// Finalizers are the finalizers of the object, at most 20.
 	Finalizers []Holder `json:"finalizers,omitempty"`
 }
 
-// Holder is a finalizer of another object, with who has to remove it; "" if that is not known.
+// Holder is a finalizer of another object. Owner has to remove it; "" if the owner is not known.
 type Holder struct {
 	Name  string `json:"name"`
 	Owner string `json:"owner,omitempty"`

@@ -27,7 +27,8 @@ const (
 		"groupPriorityMinimum":1000,"versionPriority":15,"insecureSkipTLSVerify":true,"service":{"name":"none","namespace":"default"}}}`
 )
 
-// start starts a server whose clock the test moves, and which keeps history for a day, with the namespace shop.
+// start starts a server that keeps history for a day and has the namespace shop. The test moves the returned clock
+// of the server.
 func start(t *testing.T, controllers ...string) (*servertest.Server, *clock.Clock) {
 	now := clock.New(time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC))
 	c := servertest.Default(controllers...)
@@ -221,7 +222,7 @@ func TestConditions(t *testing.T) {
 		t.Errorf("%+v", b)
 	}
 	s.Create(shop+"/configmaps", `{"metadata":{"name":"a","finalizers":["example.com/x"]}}`)
-	expect(t, read(t, s.Client, shop+"/configmaps/a"), nil) // nothing waits
+	expect(t, read(t, s.Client, shop+"/configmaps/a"), nil) // the object waits for nothing
 
 	s.DefineWidgets() // the status of a custom resource may have any form
 	for name, status := range map[string]string{"a": `"x"`, "b": `{"conditions":"x"}`, "c": `{"conditions":[1,{"type":"Ready","status":true}]}`} {
@@ -253,7 +254,7 @@ func TestWebhooks(t *testing.T) {
 	h := apitest.NewWebhooks(t)
 	configuration := h.Configure(s.Client, "ValidatingWebhookConfiguration", "guard", "/guard", "")
 	deletes := func() http.Header { return s.Send("DELETE", shop+"/configmaps/a", "").Header }
-	expect(t, read(t, s.Client, shop+"/configmaps/a"), nil) // it was not called yet
+	expect(t, read(t, s.Client, shop+"/configmaps/a"), nil) // the webhook was not called yet
 	deletes()
 	webhook := []blockers.Type{blockers.Webhook}
 	check := func(path, message string) {
@@ -268,7 +269,7 @@ func TestWebhooks(t *testing.T) {
 	check(shop+"/configmaps/a", fails)
 	expect(t, read(t, s.Client, shop), webhook)
 
-	// It goes on failing if its configuration changes elsewhere.
+	// The time since which the webhook fails stays the same after an unrelated change of its configuration.
 	s.Patch(configuration, `{"metadata":{"labels":{"a":"b"}}}`)
 	since := read(t, s.Client, shop+"/configmaps/a").Items[0].Since
 	deletes()
@@ -310,7 +311,7 @@ func TestNamespaceWithoutServers(t *testing.T) {
 	})
 }
 
-// TestAccess checks that users see of other objects only what they may list.
+// TestAccess checks that an answer names other objects only if the user may list them.
 func TestAccess(t *testing.T) {
 	s, _ := start(t)
 	s.Create(shop+"/configmaps", `{"metadata":{"name":"owner","finalizers":["example.com/x"]}}`)
@@ -385,7 +386,8 @@ func TestAccess(t *testing.T) {
 	s.As("nobody").Run([]apitest.Step{{"GET", shop + "/configmaps/owner/blockers", "", 403, `configmaps/blockers`}})
 }
 
-// TestDefinition deletes a definition whose objects have finalizers, and which are asked for in a version that cannot be made.
+// TestDefinition deletes a definition whose object has a finalizer. It also reads the blockers of the object in
+// version v2, to which the object cannot be converted.
 func TestDefinition(t *testing.T) {
 	s, _ := start(t)
 	const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -408,7 +410,7 @@ func TestDefinition(t *testing.T) {
 	}
 }
 
-// TestOrphans deletes an owner whose dependents stay, without a garbage collector.
+// TestOrphans deletes an owner with the propagation policy Orphan while no garbage collector runs.
 func TestOrphans(t *testing.T) {
 	s, _ := start(t)
 	s.Create("/apis/rbac.authorization.k8s.io/v1/clusterroles", `{"metadata":{"name":"owner"}}`)

@@ -21,7 +21,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// find returns what keeps the namespace shop with 30 ConfigMaps, half of them with a finalizer, and a Secret.
+// find returns the blockers of the namespace shop, which is being deleted and has 30 ConfigMaps, half of them with
+// a finalizer, and a Secret.
 func find(t *testing.T, f *blockers.Finder) *blockers.ObjectBlockers {
 	t.Helper()
 	api := clienttest.New(t, "", "test")
@@ -108,7 +109,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// counting denies everything, and counts.
+// counting is an authorizer that denies everything and counts its calls.
 type counting struct{ n int }
 
 func (c *counting) Authorize(context.Context, authz.Attributes) (authz.Decision, string, error) {
@@ -130,8 +131,8 @@ func TestChecks(t *testing.T) {
 	}
 }
 
-// TestManyFinalizers asks for the blockers of objects with very many finalizers, which an answer does not all have. With work for each
-// pair of finalizers it would take minutes.
+// TestManyFinalizers asks for the blockers of objects with 20,000 finalizers. The answer names only some of them.
+// The test would take minutes if the work grew with the square of their number.
 func TestManyFinalizers(t *testing.T) {
 	s, _ := start(t, "namespace-controller")
 	var names []string

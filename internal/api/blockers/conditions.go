@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// negative are the conditions that are bad, or say that something is not finished, when they are True. Names that end with one of
-// negativeEndings are too. All other conditions are taken for those that should be True.
+// negative has the conditions that should be False: True means that something is wrong or not finished. The same
+// holds for all names that end with one of negativeEndings. All other conditions should be True.
 var (
 	negative = []string{
 		"Conflicted", "Dangling", "Degraded", "Deleting", "Denied", "DisruptionTarget", "Failed", "FailureTarget", "InvalidRequest", "Issuing",
@@ -33,7 +33,7 @@ func (s *search) addConditions() {
 	if json.Unmarshal(s.status, &status) != nil {
 		return // a custom resource may have anything there
 	}
-	_, isNode := s.obj.(*corev1.Node) // all of its other conditions tell of problems
+	_, isNode := s.obj.(*corev1.Node) // all conditions of a Node but Ready report problems
 	for _, text := range status.Conditions {
 		var c metav1.Condition
 		if json.Unmarshal(text, &c) != nil || c.Type == "" || c.Status == "" {
@@ -62,7 +62,8 @@ func (s *search) addConditions() {
 	}
 }
 
-// addGeneration adds that a controller has not acted on the last change of the object.
+// addGeneration adds a Blocker if status.observedGeneration is less than metadata.generation: a controller has not
+// acted on the last change.
 func (s *search) addGeneration() {
 	var status struct{ ObservedGeneration *int64 }
 	if json.Unmarshal(s.status, &status) != nil || status.ObservedGeneration == nil || *status.ObservedGeneration >= s.obj.GetGeneration() {

@@ -25,7 +25,8 @@ type failingWebhook struct {
 	writes []string
 }
 
-// subresources are those of the object by which controllers change it.
+// subresources returns the names of the subresources by which controllers change the object: status and finalize,
+// if it has them.
 func (s *search) subresources() (names []string) {
 	for _, name := range []string{"status", "finalize"} {
 		if s.served.Kind.Subresource(name) != nil {
@@ -35,7 +36,8 @@ func (s *search) subresources() (names []string) {
 	return names
 }
 
-// webhooksOf collects the failing webhooks that are called for the deletion and for updates of an object. what names it in messages.
+// webhooksOf collects the failing webhooks that are called for the deletion and for updates of an object. what is
+// the name of the object in messages.
 func (s *search) webhooksOf(
 	ctx context.Context, gvr schema.GroupVersionResource, gvk schema.GroupVersionKind, obj registry.Object, what string,
 	subresources ...string,
@@ -75,7 +77,8 @@ func (s *search) webhooksOfWrite(ctx context.Context, write *admission.Attribute
 	}
 }
 
-// webhooksOfFirst collects the failing webhooks that are called for the first object of a scan. It stands for the others.
+// webhooksOfFirst collects the failing webhooks that are called for the first object of a scan. The other objects
+// are not read: the same webhooks are taken to be called for them.
 func (s *search) webhooksOfFirst(ctx context.Context, f found) {
 	first := slices.Concat(f.holding, f.others)[0]
 	if s.Webhooks == nil || s.reads >= maxReads {
@@ -122,7 +125,8 @@ func (s *search) addWebhooks(ctx context.Context) {
 	}
 }
 
-// addAPIServices adds the APIServices that are not available: as long as their resources are not known, a namespace is not deleted.
+// addAPIServices adds the APIServices that are not available. While one is not available, its resources are not
+// known, and no namespace is deleted.
 func (s *search) addAPIServices(ctx context.Context) {
 	may, hidden := s.mayList(ctx, apiServices, ""), 0
 	_, err := s.Client.List(ctx, client.ListRequest{Resource: apiServices}, func(obj registry.Object) bool {

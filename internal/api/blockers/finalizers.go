@@ -13,7 +13,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// removers has the finalizers that objects of any kind can have, and those of well-known custom resources. Kind.Finalizers has the others.
+// removers has the finalizers of objects of any kind and of well-known custom resources. Kind.Finalizers has those
+// of a built-in kind.
 var removers = []registry.Finalizer{
 	{Name: metav1.FinalizerDeleteDependents, Remover: "the garbage collector", When: "when no dependent with blockOwnerDeletion is left"},
 	{Name: metav1.FinalizerOrphanDependents, Remover: "the garbage collector", When: "when no dependent refers to the object any more"},
@@ -31,7 +32,7 @@ var removers = []registry.Finalizer{
 	},
 }
 
-// removerOf returns what is known about a finalizer, nil if that is nothing.
+// removerOf returns the known finalizer with this name, or nil if there is none.
 func (f *Finder) removerOf(name string) *registry.Finalizer {
 	find := func(list []registry.Finalizer) *registry.Finalizer {
 		if i := slices.IndexFunc(list, func(known registry.Finalizer) bool { return known.Is(name) }); i >= 0 {
@@ -78,7 +79,8 @@ func (s *search) addFinalizers() {
 	}
 }
 
-// holders returns the finalizers of another object, at most maxNamed. managers, unless nil, has its managedFields.
+// holders returns the given finalizers of another object with their owners, at most maxNamed. managers is that
+// object with its managedFields, or nil if they were not read.
 func (f *Finder) holders(finalizers []string, managers metav1.Object) (out []Holder) {
 	owners := map[string]*owners{}
 	if managers != nil {
@@ -98,7 +100,7 @@ func (f *Finder) holders(finalizers []string, managers metav1.Object) (out []Hol
 // owners are the field managers that own a finalizer.
 type owners struct {
 	names  []string
-	change *history.Change // what managedFields say about the change of the first of them
+	change *history.Change // the last change of the first of them, from managedFields
 }
 
 // ownersOf returns the owners of each finalizer of an object. An object may have very many finalizers, so its managedFields are read
@@ -133,7 +135,8 @@ func ownersOf(obj metav1.Object) map[string]*owners {
 	return all
 }
 
-// describe returns the owners as "the field manager a", and the change of the first of them; "" and nil if nobody owns the finalizer.
+// describe returns a text such as "the field manager a" for the owners, and the change of the first of them. It
+// returns "" and nil if nobody owns the finalizer.
 func (o *owners) describe() (owner string, change *history.Change) {
 	switch {
 	case o == nil:

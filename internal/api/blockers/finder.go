@@ -32,7 +32,8 @@ const (
 	maxNamed = 20
 	// maxItems is the largest number of items of one type in an answer. An object may have any number of finalizers and conditions.
 	maxItems = 200
-	// maxVersions is the largest number of versions of the object in which an answer looks for who began its deletion.
+	// maxVersions is the number of versions of the object in which an answer looks for the change that began its
+	// deletion.
 	maxVersions = 100
 )
 
@@ -44,13 +45,13 @@ type Finder struct {
 	Resources func() (resources []discovery.Resource, stale []schema.GroupVersion)
 	// Kinds are the built-in kinds, which know who removes their finalizers.
 	Kinds []*registry.Kind
-	// Webhooks returns the webhooks that fail and are called for a write; nil is none.
+	// Webhooks returns the failing webhooks that are called for a write. A nil function means that there are none.
 	Webhooks func(context.Context, *admission.Attributes) ([]webhooks.Failing, error)
 	// Authorizer decides what users may see; nil allows everything.
 	Authorizer authz.Authorizer
 	Now        func() time.Time
-	// MaxObjects bounds the objects that an answer examines in addition to its own, MaxBytes the size of their stored values. 0
-	// is 20,000 and 64 MiB. The answer says so when one is reached.
+	// MaxObjects limits the number of other objects that an answer examines, and MaxBytes the size of their stored
+	// values. 0 means 20,000 and 64 MiB. If a limit is reached, NotExamined says so.
 	MaxObjects, MaxBytes int
 }
 
@@ -68,7 +69,7 @@ type search struct {
 	// added are the changes that added the finalizers, as far as the history shows them.
 	added map[string]*history.Change
 	items map[Type]int // the number of items of a type, also of those that are left out
-	// objects and bytes are what was examined. skipped are the resources of which not all objects were.
+	// objects and bytes count what was examined. skipped has the resources whose objects were not all examined.
 	objects, bytes int
 	skipped        []string
 	reads          int // objects that were read for their managedFields
@@ -207,8 +208,9 @@ func (s *search) deletionBegan() *metav1.Time {
 	return &began
 }
 
-// readHistory sets what last touched the object, who began its deletion, and who added its finalizers. Without a history, or a
-// permission to read it, managedFields say what they know of the last change.
+// readHistory finds the last change of the object, the change that began its deletion, and the changes that added
+// its finalizers. If there is no history or the user may not read it, it takes the last change from managedFields
+// and leaves the others empty.
 func (s *search) readHistory(ctx context.Context) {
 	for _, entry := range s.obj.GetManagedFields() {
 		c := changeOfManager(&entry)
@@ -245,7 +247,7 @@ func (s *search) readHistory(ctx context.Context) {
 	}
 }
 
-// note takes from one change who made it, if it was the last one, began the deletion or added a finalizer. It is called for the
+// note records one change if it is the last one, began the deletion or added a finalizer. The caller passes the
 // newest change first. known means that the state before the change is known.
 func (s *search) note(c *registry.PastChange, newest, known bool, before, after registry.Lifecycle) {
 	if c.Time.IsZero() {

@@ -25,7 +25,8 @@ var (
 	leases = coordinationv1.SchemeGroupVersion.WithResource("leases")
 )
 
-// addPod adds until when the containers of a pod may run, and what is known of the node whose kubelet has to end them.
+// addPod adds the time until which the containers of a pod may run, and the state of the node whose kubelet has to
+// end them.
 func (s *search) addPod(ctx context.Context, pod *corev1.Pod) {
 	node := pod.Spec.NodeName
 	if node == "" {
@@ -98,7 +99,8 @@ func (s *search) addUsers(ctx context.Context, claim *corev1.PersistentVolumeCla
 	}
 }
 
-// uses reports whether a pod has a claim among its volumes: by name, or as the one that was made for an ephemeral volume.
+// uses reports whether a volume of a pod uses a claim: it names the claim, or the claim was created for it (an
+// ephemeral volume).
 func uses(pod *corev1.Pod, claim *corev1.PersistentVolumeClaim) bool {
 	for _, v := range pod.Spec.Volumes {
 		switch {

@@ -24,8 +24,8 @@ type found struct {
 	holding, others []client.Metadata
 }
 
-// resources returns the resources of this server that have all verbs, in the order of their names, without Events. Those of extension
-// API servers are left out: a person should not wait for them.
+// resources returns the resources of this server that have all the given verbs, sorted by name, without Events. It
+// leaves out resources of extension API servers, so that nobody waits for them.
 func (s *search) resources(verbs ...string) (list []discovery.Resource) {
 	all, _ := s.Resources()
 	remote := false
@@ -48,7 +48,7 @@ func (s *search) resources(verbs ...string) (list []discovery.Resource) {
 	return list
 }
 
-// exhausted reports whether a limit was reached, and remembers that a resource was not examined, or not all of it.
+// exhausted reports whether a limit was reached. If so, it records that objects of the resource are not examined.
 func (s *search) exhausted(gr schema.GroupResource) bool {
 	if s.objects < s.maxObjects() && s.bytes < s.maxBytes() {
 		return false
@@ -69,7 +69,8 @@ func (s *search) budget(gr schema.GroupResource, bytes int) bool {
 	return true
 }
 
-// scan returns the objects of a resource in a namespace ("" is all) for which wanted returns true.
+// scan returns the objects of a resource in a namespace for which wanted returns true. The namespace "" means all
+// namespaces.
 func (s *search) scan(ctx context.Context, r discovery.Resource, namespace string, wanted func(*client.Metadata) bool) found {
 	f := found{Resource: r}
 	if s.exhausted(r.GroupResource()) {
@@ -109,8 +110,8 @@ func (s *search) unreadable(ctx context.Context, err error, gvr schema.GroupVers
 	}
 }
 
-// item returns the blocker for the objects of a scan. format is a sentence with a place for their number and resource, without the
-// full stop.
+// item returns the blocker for the objects of a scan. format is a sentence without its full stop, in which %s
+// stands for the number of the objects and their resource.
 func (s *search) item(ctx context.Context, t Type, f found, format string) Blocker {
 	b := Blocker{Type: t, Name: f.GroupResource().String(), Count: f.count}
 	hidden := false
@@ -135,7 +136,7 @@ func (s *search) item(ctx context.Context, t Type, f found, format string) Block
 	return b
 }
 
-// counted returns a number of objects of a resource.
+// counted returns a phrase such as "3 objects of pods".
 func counted(n int, resource string) string {
 	if n == 1 {
 		return "1 object of " + resource
@@ -163,8 +164,8 @@ func reference(gvr schema.GroupVersionResource, namespace, name string) Object {
 	return Object{Group: gvr.Group, Version: gvr.Version, Resource: gvr.Resource, Namespace: namespace, Name: name}
 }
 
-// addDependents adds the objects that the garbage collector waits for: those that refer to the object, with blockOwnerDeletion if
-// their owner is deleted in the foreground.
+// addDependents adds the objects that the garbage collector waits for. They have an ownerReference to the object.
+// If the object is deleted in the foreground, only references with blockOwnerDeletion count.
 func (s *search) addDependents(ctx context.Context) {
 	foreground := slices.Contains(s.obj.GetFinalizers(), metav1.FinalizerDeleteDependents)
 	if !foreground && !slices.Contains(s.obj.GetFinalizers(), metav1.FinalizerOrphanDependents) {

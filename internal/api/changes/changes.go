@@ -1,5 +1,6 @@
-// Package changes serves the feed of what changed: in a namespace, or in all, since a time, by whom. It reads the log of the store, and
-// shows names and the paths of fields, no values. docs/history.md describes it for users.
+// Package changes serves the feed of changes of one namespace or of all: what was changed, when and by whom. It
+// reads the log of the store, and shows names and the paths of fields, but no values. docs/history.md describes it
+// for users.
 package changes
 
 import (
@@ -24,9 +25,9 @@ import (
 )
 
 const (
-	// maxWatches is the number of watches of a server, which its users share.
+	// maxWatches is the largest number of watches of a server. Its users share them fairly.
 	maxWatches = 64
-	// maxWorking is how many of them decode objects at a time.
+	// maxWorking is the largest number of watches that decode objects at the same time.
 	maxWorking = 2
 )
 
@@ -81,7 +82,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// list answers a part of the changes.
+// list writes at most limit changes, or fewer if the budget is used up, and a continue token for the rest.
 func (h *Handler) list(w http.ResponseWriter, r *http.Request, info *request.Info) error {
 	f, err := h.open(r, info)
 	if err != nil {
@@ -117,7 +118,7 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, info *request.Inf
 	if apiresponse.WantsPretty(r) {
 		body = apiresponse.Indent(body)
 	}
-	request.ResponseFrom(r.Context()).ReleaseMemory() // it was counted for decoding
+	request.ResponseFrom(r.Context()).ReleaseMemory() // it was counted for decoding, which has ended
 	if !request.HoldMemory(r.Context(), len(body)) {
 		return apierr.TooManyUnread()
 	}
@@ -126,8 +127,8 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, info *request.Inf
 	return nil
 }
 
-// firstRevision returns the first revision that the user may see: the creation of the namespace, or 0 for a user who may list the changes
-// of all.
+// firstRevision returns the first revision that the user may see. That is the creation of the namespace, or 0 if
+// the user may list the changes of all namespaces.
 func (h *Handler) firstRevision(ctx context.Context, info *request.Info) (int64, error) {
 	if info.Namespace == "" || h.o.Authorizer == nil {
 		return 0, nil

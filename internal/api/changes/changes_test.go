@@ -2,7 +2,8 @@ package changes
 
 import "testing"
 
-// TestTokens: a feed goes on where the answer with a continue token ended, and refuses what is no token of its order.
+// TestTokens checks that a feed continues where the response with a continue token ended, and that it refuses
+// other texts and tokens of the other order.
 func TestTokens(t *testing.T) {
 	for _, c := range []struct {
 		newest bool

@@ -14,7 +14,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// searched bounds what a search for deletions reads, and maxDeletions what it returns.
+// searched is the budget of one call of Deletions. It fails if the budget, or maxDeletions, is reached before the
+// last change.
 var searched = budget{examine: 1_000_000, decode: 20_000, bytes: 256 << 20}
 
 const maxDeletions = 10_000

@@ -61,7 +61,8 @@ func (documents) V3(_ context.Context, path string) (text []byte, tag string, er
 	return document, etag(), nil
 }
 
-// V2 implements openapi.Source. Version 2 has the type of a parameter beside its name, and the schema of a response without media type.
+// V2 implements openapi.Source. In OpenAPI v2, a parameter has its type beside its name, and a response has its
+// schema without a media type.
 func (documents) V2(_ context.Context, path string) ([]byte, error) {
 	if path != documentPath {
 		return nil, openapi.ErrGone
@@ -78,7 +79,7 @@ func (documents) V2(_ context.Context, path string) ([]byte, error) {
 	return json.Marshal(map[string]any{"paths": doc.Paths, "definitions": doc.Components.Schemas})
 }
 
-// flatten converts what is below v to version 2.
+// flatten converts the parameters and responses in v from OpenAPI v3 to v2, in place.
 func flatten(v any) {
 	switch v := v.(type) {
 	case []any:

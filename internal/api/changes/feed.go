@@ -32,11 +32,12 @@ const (
 	defaultSince = time.Hour
 
 	defaultLimit, maxLimit = 200, 1000
-	// maxExamined bounds the revisions that a list reads, and maxDecoded the changes whose objects it decodes. So a response with fewer
-	// changes than the limit may have continue.
+	// maxExamined limits the revisions that a list reads, and maxDecoded the changes whose objects it decodes.
+	// Therefore a response may have a continue token although it has fewer changes than the limit.
 	maxExamined, maxDecoded = 20_000, 2 * maxLimit
-	// listBytes bounds the bytes of the objects that a list decodes, watchBytes those that a watch decodes at a time. Paths of changed
-	// fields count as many times pathCost: they are kept until the client has read them.
+	// listBytes limits the bytes of the objects that a list decodes; watchBytes limits what a watch decodes before
+	// it sends the result. A byte of a path of a changed field counts as pathCost bytes, because paths stay in
+	// memory until the client has read them.
 	listBytes, watchBytes, pathCost = 32 << 20, 2 << 20, 8
 )
 
@@ -51,13 +52,14 @@ type feed struct {
 	limit int
 	// newest is set to read the newest changes first.
 	newest bool
-	after  int64     // the last revision that was read; with newest, the one after which the feed begins
+	after  int64     // the last revision that was read; with newest, the feed has only changes after it
 	since  time.Time // earlier changes are left out; it is zero after the first call of next
-	// before and through are for newest: before is the last revision that was read, and through the revision of the store when the first
-	// part was read. Both are 0 before.
+	// before and through are used with newest. before is the last revision that was read, and through the revision
+	// of the store when the first part was read. Both are 0 until then.
 	before, through int64
 	budget          budget
-	// hold counts bytes of memory for the user; nil of a watch, of which few decode at a time. held are those that are counted for decoding.
+	// hold counts bytes of memory for the user. It is nil for a watch, because few watches decode at a time. held
+	// is the number of bytes that are counted for decoding.
 	hold func(n int) bool
 	held int
 }
@@ -65,7 +67,7 @@ type feed struct {
 // budget is how many more revisions a feed may examine, and how many more changes and bytes it may decode, before it answers.
 type budget struct{ examine, decode, bytes int }
 
-// used reports whether nothing is left of one of them.
+// used reports whether at least one of the three numbers is used up.
 func (b *budget) used() bool { return b.examine <= 0 || b.decode <= 0 || b.bytes <= 0 }
 
 // open returns the feed that a request asks for.
@@ -140,7 +142,7 @@ func (f *feed) token() string {
 	return strconv.FormatInt(f.after, 10)
 }
 
-// resume goes on where the answer with a continue token ended.
+// resume sets the position of the feed from a continue token. The token must be one of a feed of the same order.
 func (f *feed) resume(token string) error {
 	parts := []*int64{&f.after}
 	if f.newest {
@@ -159,7 +161,7 @@ func (f *feed) resume(token string) error {
 	return nil
 }
 
-// revision returns the revision from which a watch goes on after what was read.
+// revision returns the revision up to which changes were read. A watch can start from it.
 func (f *feed) revision() int64 {
 	if f.newest {
 		return f.through
@@ -192,7 +194,7 @@ func fieldOf(c *history.ObjectChange, name string) (value string, ok bool) {
 	return "", false
 }
 
-// index returns the resources that are stored by their names, each in its preferred version.
+// index returns the served resources by group and name, each in its preferred version.
 func (h *Handler) index() map[schema.GroupResource]*directory.Resource {
 	index := map[schema.GroupResource]*directory.Resource{}
 	for _, gv := range h.o.Resources.GroupVersions() {
@@ -206,8 +208,8 @@ func (h *Handler) index() map[schema.GroupResource]*directory.Resource {
 	return index
 }
 
-// next returns further changes, of at least one revision, and at most room. All changes of a revision are in one result, so they may be a
-// few more. more is true if there may be others.
+// next returns further changes of at least one revision. It returns at most room changes, or a few more, because
+// it never splits the changes of one revision. more is true if there may be others.
 func (f *feed) next(ctx context.Context, room int) (list []history.ObjectChange, more bool, err error) {
 	asked := storage.ChangesRequest{
 		Prefix: registry.Root, After: f.after, Since: f.since, Limit: f.limit, KeysOnly: true, Examine: max(f.budget.examine, 1),
@@ -222,7 +224,7 @@ func (f *feed) next(ctx context.Context, room int) (list []history.ObjectChange,
 			f.before = f.through + 1
 		}
 		if asked.Through, read = f.before-1, &f.before; asked.Through <= f.after {
-			return nil, false, nil // such as a revision of the future
+			return nil, false, nil // for example if f.after is a revision of the future
 		}
 	}
 	found, err := f.h.o.Store.Changes(ctx, asked)
@@ -246,8 +248,8 @@ func (f *feed) next(ctx context.Context, room int) (list []history.ObjectChange,
 	return list, found.More, nil
 }
 
-// describe sets the fields of a change that a field selector may name, as far as they are known without the object: made at a time that
-// is known, a change has its author. It returns the names of the others.
+// describe sets those fields for field selectors that are known without decoding the object, and returns the names
+// of the other ones. Only a change whose time is known has a known author.
 func describe(out *history.ObjectChange, c *storage.Change) (unknown []string, err error) {
 	if c.Time.IsZero() {
 		return []string{"type", "uid", "user", "verb", "fieldManager"}, nil
@@ -263,7 +265,8 @@ func describe(out *history.ObjectChange, c *storage.Change) (unknown []string, e
 	return []string{"uid"}, err
 }
 
-// appendChange appends a change to list if the feed has it: it is of something that is served, in the namespace, and selected.
+// appendChange appends a change to list if its resource is served, its namespace is that of the feed, and the
+// selectors match.
 func (f *feed) appendChange(
 	ctx context.Context, list []history.ObjectChange, c *storage.Change,
 ) ([]history.ObjectChange, error) {
@@ -279,7 +282,7 @@ func (f *feed) appendChange(
 		TypeMeta: metav1.TypeMeta{Kind: "Change", APIVersion: history.APIVersion},
 		Group:    gr.Group, Version: found.GVR.Version, Resource: gr.Resource, Namespace: namespace, Name: name,
 	}
-	if len(f.fields) > 0 { // most of what is not selected is left out without decoding its object
+	if len(f.fields) > 0 { // most changes that are not selected are left out without decoding
 		unknown, err := describe(&out, c)
 		if err != nil {
 			return nil, err
@@ -298,11 +301,11 @@ func (f *feed) appendChange(
 		return nil, err
 	}
 	defer done()
-	// The change and the one before it, which tells what has changed.
+	// Read the change and the one before it. Their difference is what has changed.
 	revision := c.Entry.ModRevision
 	versions, _, err := served.Resource.Past.Changes(ctx, namespace, name, revision+1, 2)
 	if err != nil || len(versions) == 0 || versions[0].Revision != revision {
-		return list, err // without an error, it has just been given up
+		return list, err // a nil error means that the history has just dropped the change
 	}
 	size := 0
 	for i := range versions {
@@ -342,7 +345,7 @@ func (f *feed) appendChange(
 	return append(list, out), nil
 }
 
-// holds reports whether a change has what a field selector requires.
+// holds reports whether a change meets one requirement of a field selector.
 func holds(q fields.Requirement, c *history.ObjectChange) bool {
 	value, _ := fieldOf(c, q.Field)
 	return (q.Operator == selection.NotEquals) != (value == q.Value)

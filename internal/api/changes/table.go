@@ -22,7 +22,7 @@ func wantsTable(r *http.Request) bool {
 	return false
 }
 
-// columns are those of a Table.
+// columns are the columns of the Table that tableOf returns.
 var columns = []metav1.TableColumnDefinition{
 	{Name: "Time", Type: "string", Description: "When the change was written."},
 	{Name: "Change", Type: "string", Description: "What the change did to the object."},

@@ -22,8 +22,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// watch sends the changes after a revision or a time, and then those that are made, until the watch ends. A client that reads slowly
-// delays nobody: the watch goes on from the history.
+// watch sends the changes after a revision or a time, and then new changes until the watch ends. A slow client
+// does not delay others: its watch reads the next changes from the history.
 func (h *Handler) watch(w http.ResponseWriter, r *http.Request, info *request.Info) error {
 	timeout := h.o.MinWatchTimeout + rand.N(max(h.o.MinWatchTimeout, 1))
 	if text := r.URL.Query().Get("timeoutSeconds"); text != "" {
@@ -93,7 +93,7 @@ func (f *feed) live(ctx context.Context, s *stream) error {
 		return err
 	}
 	defer watcher.Close()
-	request.ResponseFrom(ctx).InitialEventsSent() // it needs no seat to wait for changes
+	request.ResponseFrom(ctx).InitialEventsSent() // a watch that waits for changes takes no seat
 	resources := f.h.o.Resources.Watch()
 	defer resources.Close()
 	for {
@@ -125,8 +125,9 @@ func (f *feed) live(ctx context.Context, s *stream) error {
 	}
 }
 
-// work calls decode, which makes changes of objects. Few watches do that at a time, and each then rests in its place for as long as it
-// took: however many watches have many changes, they leave the processors to requests.
+// work calls decode while at most maxWorking watches do so at a time. It keeps its place for as long again as
+// decode took, without working. So the watches take only a part of the processors from requests, however many
+// changes there are.
 func (f *feed) work(
 	ctx context.Context, decode func() ([]history.ObjectChange, error),
 ) (list []history.ObjectChange, err error) {

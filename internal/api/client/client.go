@@ -29,7 +29,7 @@ type Client struct {
 	user      *request.User
 }
 
-// New returns a client that owns the fields it sets as manager.
+// New returns a client whose field manager has the name manager.
 func New(resources *directory.Directory, writes *write.Pipeline, manager string) *Client {
 	return &Client{resources: resources, writes: writes, manager: manager}
 }
@@ -41,8 +41,8 @@ func (c *Client) As(manager string) *Client {
 	return &as
 }
 
-// For returns a client whose writes have the given user for admission and the kinds. Without For, the user is the
-// server itself.
+// For returns a client whose writes are made by the given user, as admission and the kinds see it. Without For,
+// the user is the server itself.
 func (c *Client) For(user *request.User) *Client {
 	as := *c
 	as.user = user
@@ -55,7 +55,8 @@ type Ref struct {
 	Namespace, Name string
 }
 
-// open returns a resource, its subresource if one is named, and the context of the client's user.
+// open returns a resource, its subresource if one is named, and a context with the client's user. The caller calls
+// the returned function when it no longer uses the resource.
 func (c *Client) open(ctx context.Context, gvr schema.GroupVersionResource, subresource string) (
 	context.Context, *registry.Served, *registry.Subresource, func(), error,
 ) {
@@ -116,12 +117,13 @@ func latest(ctx context.Context, served *registry.Served, ref Ref) (*cache.Objec
 // ListRequest selects the result of List.
 type ListRequest struct {
 	Resource schema.GroupVersionResource
-	// Namespace is "" for all.
+	// Namespace is the namespace of the objects; "" means all namespaces.
 	Namespace string
 }
 
-// List calls yield in key order with the objects as every write acknowledged before the call has left
-// them, until it returns false. It returns the revision of that state, from which Watch goes on.
+// List calls yield with the objects in the order of their keys, until yield returns false. The objects include
+// every write that was acknowledged before the call. List returns the revision of that state; a Watch can start
+// from it.
 func (c *Client) List(ctx context.Context, r ListRequest, yield func(registry.Object) bool) (int64, error) {
 	return c.list(ctx, r, cache.Streaming, func(ctx context.Context, served *registry.Served, o *cache.Object) (bool, error) {
 		obj, err := decode(ctx, served, o)
@@ -151,10 +153,10 @@ func (c *Client) list(
 	return view.Revision(), cmp.Or(err, failed)
 }
 
-// CreateRequest is the create of an object.
+// CreateRequest describes the creation of an object.
 type CreateRequest struct {
 	Resource schema.GroupVersionResource
-	// Object belongs to the client afterwards.
+	// Object is owned by the client after the call.
 	Object registry.Object
 }
 
@@ -175,7 +177,8 @@ func (c *Client) Create(ctx context.Context, r CreateRequest) (registry.Object, 
 type UpdateRequest struct {
 	Ref
 	Subresource string
-	// Change is given the latest object, and again a newer one after a concurrent change.
+	// Change changes the latest object. If somebody else changes the object meanwhile, Change is called again with
+	// the newer one.
 	Change func(registry.Object) error
 }
 
@@ -203,7 +206,7 @@ func existing(served *registry.Served, name string, make write.Make) write.Make 
 	}
 }
 
-// ApplyRequest is a server-side apply.
+// ApplyRequest describes a server-side apply.
 type ApplyRequest struct {
 	Ref
 	Subresource string
@@ -211,8 +214,8 @@ type ApplyRequest struct {
 	Configuration []byte
 }
 
-// Apply applies a configuration to an object, which is made if it is missing, and returns it. It takes the fields that
-// others own.
+// Apply applies a configuration to an object and returns the object. It creates the object if it is missing. Its
+// manager becomes the owner of fields that others own (force).
 func (c *Client) Apply(ctx context.Context, r ApplyRequest) (registry.Object, error) {
 	ctx, served, sub, done, err := c.open(ctx, r.Resource, r.Subresource)
 	if err != nil {
@@ -241,7 +244,8 @@ type DeleteRequest struct {
 	Options *metav1.DeleteOptions
 }
 
-// Delete deletes an object, or begins to. gone is false if finalizers or a grace period keep it.
+// Delete deletes an object. gone is false if finalizers or a grace period keep the object, so that its deletion
+// has only begun.
 func (c *Client) Delete(ctx context.Context, r DeleteRequest) (gone bool, err error) {
 	ctx, served, _, done, err := c.open(ctx, r.Resource, "")
 	if err != nil {

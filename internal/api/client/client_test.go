@@ -30,7 +30,7 @@ func newClientOn(t *testing.T) (*client.Client, *registry.Registry) {
 	return api.Client, api.Registry
 }
 
-// TestObjects goes through the life of an object, which a watch sees.
+// TestObjects creates, changes and deletes an object, and checks what a watch returns.
 func TestObjects(t *testing.T) {
 	c := newClient(t)
 	ref := client.Ref{Resource: configMaps, Namespace: "ns", Name: "a"}
@@ -109,7 +109,7 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// TestUnknown: what is not served is 404, as over HTTP.
+// TestUnknown checks that requests for a resource that is not served get 404, as over HTTP.
 func TestUnknown(t *testing.T) {
 	c := newClient(t)
 	ref := client.Ref{
@@ -124,7 +124,8 @@ func TestUnknown(t *testing.T) {
 	}
 }
 
-// TestUpdateOfWhatIsMissing: an update fails if there is no object, also of kinds of which a PUT creates one.
+// TestUpdateOfWhatIsMissing checks that an update fails if there is no object, also for kinds whose PUT creates a
+// missing object.
 func TestUpdateOfWhatIsMissing(t *testing.T) {
 	c := newClient(t)
 	for _, gvr := range []schema.GroupVersionResource{

@@ -55,7 +55,7 @@ func (c *Client) GetMetadata(ctx context.Context, ref Ref) (Metadata, error) {
 	return metadataOf(ctx, served, o)
 }
 
-// ListMetadata is List of the objects' metadata.
+// ListMetadata is List with the metadata of objects instead of the objects.
 func (c *Client) ListMetadata(ctx context.Context, r ListRequest, yield func(Metadata) bool) (int64, error) {
 	return c.list(ctx, r, cache.StreamingAll, func(ctx context.Context, served *registry.Served, o *cache.Object) (bool, error) {
 		m, err := metadataOf(ctx, served, o)
@@ -75,12 +75,12 @@ func prefixOf(namespace string) string {
 type MetadataChange struct {
 	// Type is ADDED, MODIFIED or DELETED.
 	Type watch.EventType
-	// Metadata is that after the change; of a deletion it is as it was last.
+	// Metadata is the metadata after the change; after a deletion, the last stored metadata.
 	Metadata
 }
 
-// NextMetadata is Next with the metadata of objects instead of the objects. It also returns, perhaps without changes,
-// when tick delivers a value. revision is the one up to which all changes were returned.
+// NextMetadata is Next with the metadata of objects instead of the objects. It also returns, perhaps without
+// changes, when tick delivers a value. All changes up to revision have then been returned.
 func (w *Watch) NextMetadata(
 	ctx context.Context, tick <-chan time.Time,
 ) (changes []MetadataChange, revision int64, err error) {

@@ -21,7 +21,7 @@ type WatchRequest struct {
 type Change struct {
 	// Type is ADDED, MODIFIED or DELETED.
 	Type watch.EventType
-	// Object is the object after the change; of a deletion it is as it was last. The caller owns it.
+	// Object is the object after the change; after a deletion, the last stored state. The caller owns it.
 	Object registry.Object
 }
 
@@ -45,8 +45,8 @@ func (c *Client) Watch(ctx context.Context, r WatchRequest) (*Watch, error) {
 	return &Watch{served: served, cursor: cursor}, nil
 }
 
-// Next waits for changes. It fails with *storage.CompactedError when the store has forgotten what comes
-// next: list again then.
+// Next waits for changes. It fails with *storage.CompactedError if the store no longer has the next changes. The
+// caller then has to list again.
 func (w *Watch) Next(ctx context.Context) ([]Change, error) {
 	events, _, err := w.cursor.Next(ctx)
 	if err != nil {

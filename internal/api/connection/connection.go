@@ -28,7 +28,7 @@ type Objects interface {
 	List(ctx context.Context, r schema.GroupResource, namespace string) ([]registry.Object, error)
 }
 
-// A Lookup returns the addresses of a host. It returns an IP address as it is.
+// A Lookup returns the addresses of a host. If the host is an IP address, it returns this address.
 type Lookup func(ctx context.Context, host string) ([]net.IPAddr, error)
 
 // Options configure a Network.
@@ -53,7 +53,7 @@ type Options struct {
 type Network struct {
 	Objects
 	o       Options
-	kubelet atomic.Pointer[registry.Kubelet] // without what differs between nodes
+	kubelet atomic.Pointer[registry.Kubelet] // has no fields that differ between nodes, such as Host
 	direct  *proxy.Transport
 }
 
@@ -74,8 +74,9 @@ func New(o Options) *Network {
 	return n
 }
 
-// SetAuthorities replaces the authorities of the certificates of kubelets; nil verifies none. Requests that begin later use
-// no connection that was opened before. Those in progress go on.
+// SetAuthorities replaces the authorities that the certificates of kubelets are verified by; nil means that they
+// are not verified. Requests that begin later use no connection that was opened before. Requests in progress
+// continue.
 func (n *Network) SetAuthorities(authorities *x509.CertPool) {
 	verified := n.o.tlsConfig(authorities)
 	unverified := verified.Clone()
@@ -117,7 +118,7 @@ func limited(dial proxy.Dial, timeout time.Duration) proxy.Dial {
 	}
 }
 
-// tlsConfig returns how kubelets are spoken to.
+// tlsConfig returns the TLS configuration for connections to kubelets.
 func (o *Options) tlsConfig(authorities *x509.CertPool) *tls.Config {
 	c := &tls.Config{
 		MinVersion: tls.VersionTLS12, RootCAs: authorities,

@@ -29,7 +29,7 @@ func addCount(counts map[string]int, name string, by int) {
 	}
 }
 
-// used returns which of the wanted names some definition of the group uses.
+// used reports for each wanted name whether a definition of the group uses it.
 func (g *groupNames) used(wanted *names) usedNames {
 	t := newUsedNames()
 	for _, name := range append([]string{wanted.Plural, wanted.Singular}, wanted.ShortNames...) {

@@ -55,8 +55,8 @@ func TestAppliedFieldsAreRead(t *testing.T) {
 	}
 }
 
-// TestApplyOfEmptyMap applies a configuration that says {} where the one before had members. kube-apiserver answers 422, except
-// where null is allowed.
+// TestApplyOfEmptyMap applies a configuration with {} in place of a map that had members in the configuration
+// before. kube-apiserver answers 422, except where null is allowed.
 func TestApplyOfEmptyMap(t *testing.T) {
 	w := newWorld(t)
 	const group = "emptied.example.com"
@@ -123,10 +123,10 @@ func TestEstablishedIsServed(t *testing.T) {
 	}
 }
 
-// TestManagersOfVersionsThatAreGone writes to objects whose managedFields name v1, after v1 is no longer served, and
-// after the definition no longer has it. While v1 exists, served or not, an apply that would need its fields is refused, and
-// any other write leaves the managedFields as they are. Once it does not, the next write drops what v1 owned, so that no object
-// becomes one that cannot be applied to.
+// TestManagersOfVersionsThatAreGone writes to objects whose managedFields name v1, after v1 is no longer served,
+// and after the definition no longer has it. While the definition has v1, served or not, an apply that would need
+// its fields is refused, and any other write leaves the managedFields as they are. Once v1 is removed, the next
+// write drops the managedFields of v1. Otherwise no client could apply to the object any more.
 func TestManagersOfVersionsThatAreGone(t *testing.T) {
 	w := newWorld(t)
 	const group = "gone.example.com"

@@ -49,7 +49,7 @@ type kinds struct {
 	err      error
 	bound    map[string]*rest.CustomResource
 	resource *registry.Resource // the resource in its storage version
-	// previous are the kinds that these replaced, while requests may still use them.
+	// previous has the kinds that these kinds replaced, as long as requests may still use them.
 	previous *kinds
 
 	// inFlight counts the requests that use the kinds, except watches.
@@ -118,7 +118,7 @@ func (k *kinds) close() {
 	k.state = closed
 }
 
-// size returns the number of objects and the bytes that they take in memory, and whether the number is known.
+// size returns the number of objects and the bytes that they take in memory. ok is false if these are not known.
 func (k *kinds) size() (objects int, bytes int64, ok bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -290,7 +290,7 @@ func (d *definition) decodeSpec() (*apiextensionsv1.CustomResourceDefinitionSpec
 	return spec, json.Unmarshal([]byte(d.spec), spec)
 }
 
-// kind returns the registry.Kind of version v, in which requests to v read and write. types is the type converter
+// kind returns the registry.Kind through which requests to version v read and write. types is the type converter
 // of all versions, for managedFields.
 func (k *kinds) kind(
 	d *definition, spec *apiextensionsv1.CustomResourceDefinitionSpec, v *apiextensionsv1.CustomResourceDefinitionVersion,
@@ -323,7 +323,8 @@ func (k *kinds) kind(
 	return out
 }
 
-// version returns version v of the kind whose own version is hub.
+// version returns version v as a part of the registry.Kind of version hub. Each version has a registry.Kind that
+// lists all versions.
 func (k *kinds) version(
 	hub *compiledVersion, v *apiextensionsv1.CustomResourceDefinitionVersion,
 	spec *apiextensionsv1.CustomResourceDefinitionSpec,
@@ -412,7 +413,7 @@ func subresources(
 	return out
 }
 
-// ownResets are the Resets of writes of the object itself.
+// ownResets returns the Resets (see registry.Subresource) for writes of the object itself.
 func ownResets(v *apiextensionsv1.CustomResourceDefinitionVersion) []string {
 	if v.Subresources == nil || v.Subresources.Status == nil {
 		return nil

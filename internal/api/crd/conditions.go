@@ -25,7 +25,7 @@ func (s *Server) reconcile(ctx context.Context) {
 	stop := context.AfterFunc(ctx, s.work.ShutDown)
 	defer func() {
 		stop()
-		if ctx.Err() != nil { // stop may have kept AfterFunc from it; after a panic the queue is needed again
+		if ctx.Err() != nil { // stop may have prevented AfterFunc; after a panic the queue is needed again
 			s.work.ShutDown()
 		}
 	}()
@@ -144,7 +144,7 @@ func (s *Server) desiredStatus(
 	return out, changed
 }
 
-// namesInUse returns which of the wanted names definitions of the group use.
+// namesInUse reports for each wanted name whether a definition of the group uses it.
 func (s *Server) namesInUse(group string, wanted *names) usedNames {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -5,9 +5,10 @@ import (
 	"testing"
 )
 
-// TestQueueSurvivesAPanic: reconcile is called again after a panic, and needs the queue then. When its context has ended, it does not.
+// TestQueueSurvivesAPanic checks that the queue still works after a panic, because reconcile is then called again.
+// When the context has ended, the queue is shut down.
 func TestQueueSurvivesAPanic(t *testing.T) {
-	// The definition has no client that could write its status, which is a panic.
+	// The server has no client to write a status with, so the reconciliation of the definition panics.
 	s := &Server{work: newWork(nil), byName: map[string]*definition{"a": {deleting: true, hasFinalizer: true}}}
 	ctx, end := context.WithCancel(t.Context())
 	s.work.Add("a")

@@ -205,8 +205,9 @@ func (s *Server) apply(changes []informer.Change) {
 	}
 }
 
-// decodeAll returns the changed definitions, nil for those that are gone or cannot be decoded. All processors decode: a
-// server with thousands of definitions is not ready before.
+// decodeAll returns the changed definitions in the order of changes. An element is nil if the definition is gone
+// or cannot be decoded. All processors decode, because a server with thousands of definitions is not ready before
+// they are decoded.
 func (s *Server) decodeAll(changes []informer.Change) []*definition {
 	decoded := make([]*definition, len(changes))
 	var next atomic.Int64
@@ -359,9 +360,9 @@ func (s *Server) find(info *request.Info) *definition {
 	return d.(*definition)
 }
 
-// syncOwn waits until the server has processed every change of a definition that this process has acknowledged. So a
-// change holds for every later request: nothing is stored any more in a version that was the storage version before.
-// After catchUpTime it fails with a ServerTimeout error, and the request must not go on.
+// syncOwn waits until the server has processed every change of a definition that this process has acknowledged. So
+// every later request follows the change, and no object is stored in an earlier storage version any more. After
+// catchUpTime it fails with a ServerTimeout error, and the request must not go on.
 func (s *Server) syncOwn(ctx context.Context, gr schema.GroupResource, verb string) error {
 	f := s.follower.Load()
 	if f == nil || f.HasOwn() {

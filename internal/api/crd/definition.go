@@ -166,8 +166,8 @@ func (d *definition) serves() bool {
 // terminating reports whether the objects of the definition are being deleted.
 func (d *definition) terminating() bool { return d.status.is(apiextensionsv1.Terminating) }
 
-// refusesCreates reports whether no new objects are accepted. This lasts until the definition is gone: after its objects
-// have been deleted, finalizers of others may keep it.
+// refusesCreates reports whether no new objects are accepted. This lasts until the definition is gone: also after
+// its objects have been deleted, while finalizers of other controllers keep the definition.
 func (d *definition) refusesCreates() bool { return d.deleting || d.terminating() }
 
 func (d *definition) version(name string) *version {

@@ -21,12 +21,12 @@ import (
 type documents struct {
 	*kinds
 	version string
-	// head is the beginning of an object of this version that this server encoded, which writes apiVersion first.
+	// head is how an object of this version begins if this server encoded it: this server writes apiVersion first.
 	head []byte
 }
 
 func newDocuments(k *kinds, version string) *documents {
-	text, _ := json.Marshal(schema.GroupVersion{Group: k.group, Version: version}.String()) // a string
+	text, _ := json.Marshal(schema.GroupVersion{Group: k.group, Version: version}.String()) // no error: a string
 	return &documents{kinds: k, version: version, head: fmt.Appendf(nil, `{"apiVersion":%s,`, text)}
 }
 
@@ -74,9 +74,9 @@ func (d *documents) Normal(doc []byte, revision int64) ([]byte, error) {
 	return scheme.MarshalTree(tree)
 }
 
-// conversionPeriod is the period of registry.Documents: a conversion is used for at most two periods, and a row of a
-// table that is made from it for a third. So what a client sees is at most a minute older than what the webhook
-// answers.
+// conversionPeriod is the period of registry.Documents: a conversion is used for at most two periods, and a row of
+// a table that is made from it for a third. So a client sees a result of the conversion webhook that is at most
+// one minute old.
 const conversionPeriod = 20 * time.Second
 
 // Period implements registry.Documents. Without a webhook, a conversion depends on nothing but the definition.
@@ -104,8 +104,8 @@ func decodeTree(doc []byte) (*unstructured.Unstructured, error) {
 	return tree, scheme.UnmarshalTree(doc, &tree.Object)
 }
 
-// Encode implements registry.Documents. It prunes unknown fields and nulls, which server-side apply keeps up to this
-// point, because they are validated and owned.
+// Encode implements registry.Documents. It prunes unknown fields and nulls. Server-side apply keeps them until
+// Encode is called, because it validates them and records their owners.
 func (d *documents) Encode(ctx context.Context, obj registry.Object) ([]byte, error) {
 	tree := obj.(*unstructured.Unstructured)
 	if tree.GroupVersionKind().Version == d.storage {

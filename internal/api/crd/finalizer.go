@@ -84,8 +84,8 @@ func (s *Server) setCondition(ctx context.Context, d *definition, c condition, r
 	})
 }
 
-// deleteObjectsOfCurrent calls deleteAndAwait, and calls it again with the current state of the definition if that
-// was replaced meanwhile: each state has a resource of its own.
+// deleteObjectsOfCurrent calls deleteAndAwait. If the definition was replaced meanwhile, it calls deleteAndAwait
+// again with the current state of the definition, because each state has a resource of its own.
 func (s *Server) deleteObjectsOfCurrent(ctx context.Context, d *definition) (condition, error) {
 	for try := 0; ; try++ {
 		outcome, err := s.deleteAndAwait(ctx, d)
@@ -105,9 +105,9 @@ func (s *Server) deleteObjectsOfCurrent(ctx context.Context, d *definition) (con
 	}
 }
 
-// deleteAndAwait deletes the objects of a definition and waits until none is left. Creates are refused; those that had
-// begun to store their object are waited for first. It returns the condition Terminating that describes the result,
-// also with an error.
+// deleteAndAwait deletes the objects of a definition and waits until none is left. New creates are refused. It
+// first waits for creates that had begun to store their object. It returns the condition Terminating that
+// describes the result, also with an error.
 func (s *Server) deleteAndAwait(ctx context.Context, d *definition) (condition, error) {
 	failed := func(reason, what string, err error) (condition, error) {
 		return newCondition(apiextensionsv1.Terminating, apiextensionsv1.ConditionTrue,
@@ -141,7 +141,7 @@ func drain(ctx context.Context, creates *registry.Gate) error {
 	return creates.Drain(ctx)
 }
 
-// errReplaced is returned if another state of the definition replaced the one that was to be used.
+// errReplaced means that the definition has changed before the server could use its kinds.
 var errReplaced = fmt.Errorf("the definition changed meanwhile: %w", cache.ErrRemoved)
 
 // storedResource returns the resource of a definition in its storage version. It fails with errReplaced if the

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestReplacedBeforeCompiled asks for the stored resource of a definition that was replaced by another
-// state before anything was compiled of it, as the deletion of its objects does.
+// TestReplacedBeforeCompiled asks for the stored resource of a state of a definition that was replaced before it
+// was compiled. The deletion of the definition's objects may do that.
 func TestReplacedBeforeCompiled(t *testing.T) {
 	d := &definition{name: "widgets.example.com", kinds: &kinds{}}
 	d.kinds.close()

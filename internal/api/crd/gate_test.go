@@ -11,8 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// TestCreateOutlivesItsDefinition holds a create through the other version, once before it is about to be stored and
-// once while it is, and deletes the definition. What was created must not be in the definition that is made again.
+// TestCreateOutlivesItsDefinition stops a create through the other version, once before its object is stored and
+// once while it is being stored, and deletes the definition. A new definition of the same name must not have the
+// object.
 func TestCreateOutlivesItsDefinition(t *testing.T) {
 	for _, held := range []struct {
 		place string
@@ -31,8 +32,8 @@ func TestCreateOutlivesItsDefinition(t *testing.T) {
 			go func() { created <- w.do("POST", v2, asJSON, widget(group, "v2", "a", `{"length":1}`)) }()
 			<-h.reached
 			w.must(200, "DELETE", name, "", "")
-			// A create that has begun to store its object is waited for, so the definition stays. That it stays is no event
-			// that a test could wait for; a definition that would go is given the time for that.
+			// The deletion waits for a create that has begun to store its object, so the definition stays. No
+			// event tells the test that it stays; the loop gives a wrong server the time to remove it.
 			for try := 0; try < 100 && w.get(name).code == 200; try++ {
 				time.Sleep(time.Millisecond)
 			}
@@ -111,8 +112,9 @@ func items(list answer) (out []map[string]any) {
 	return out
 }
 
-// TestDeletionOfAnEarlierDefinition takes the finalizer of a definition whose object is held, and creates the definition again. The
-// deletion that still runs is about the earlier one: it must not write to the new one, nor stand in the way of its deletion.
+// TestDeletionOfAnEarlierDefinition removes the finalizer of a definition while a finalizer keeps its object, and
+// creates the definition again. The deletion of the earlier definition still runs. It must not write to the new
+// definition, nor hinder its deletion.
 func TestDeletionOfAnEarlierDefinition(t *testing.T) {
 	w := newWorld(t)
 	const group = "again.example.com"

@@ -20,7 +20,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// strategy returns what this version of a custom resource adds to a write.
+// strategy returns the steps that this version of a custom resource adds to a write.
 func (c *compiledVersion) strategy() registry.UntypedStrategy {
 	type tree = *unstructured.Unstructured
 	return registry.Strategy[tree]{
@@ -61,7 +61,7 @@ func withoutMetadata(tree *unstructured.Unstructured) map[string]any {
 	return out
 }
 
-// prepareStatus resets everything except status and managedFields to the old object.
+// prepareStatus sets everything except status and managedFields to the values of the old object.
 func prepareStatus(obj, old *unstructured.Unstructured) {
 	sent, _ := obj.Object["metadata"].(map[string]any)
 	status, hasStatus := obj.Object["status"]
@@ -196,8 +196,8 @@ func standardFinalizer(name string) bool {
 		name == string(corev1.FinalizerKubernetes)
 }
 
-// preventsRules reports whether the CEL rules are skipped for an object with this error: they could meet values of
-// unexpected types.
+// preventsRules reports whether the CEL rules are skipped for an object with this error. With such an error, rules
+// could meet values of unexpected types.
 func preventsRules(err *field.Error) bool {
 	switch err.Type {
 	case field.ErrorTypeNotSupported, field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid:

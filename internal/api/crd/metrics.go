@@ -21,14 +21,14 @@ func NewRuleMetrics(m *metrics.Metrics) *RuleMetrics {
 	}
 }
 
-// Compiled records that the rules of a schema were compiled, which began at start.
+// Compiled records the time from start until now, for the compilation of the rules of a schema.
 func (m *RuleMetrics) Compiled(start time.Time) {
 	if m != nil {
 		m.compilation.Observe(time.Since(start).Seconds())
 	}
 }
 
-// Evaluated records that the rules of a schema were evaluated for an object, which began at start.
+// Evaluated records the time from start until now, for the evaluation of the rules of a schema on an object.
 func (m *RuleMetrics) Evaluated(start time.Time) {
 	if m != nil {
 		m.evaluation.Observe(time.Since(start).Seconds())

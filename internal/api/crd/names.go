@@ -26,9 +26,8 @@ func newUsedNames() usedNames {
 	return usedNames{resources: map[string]bool{}, kinds: map[string]bool{}}
 }
 
-// accept returns the names that a definition gets and its condition NamesAccepted. It gets each wanted name that no
-// other definition uses; for the others it keeps the name that it has. t also contains the names that the
-// definition itself has.
+// accept returns the names that a definition gets and its condition NamesAccepted. It gets each wanted name that
+// no other definition uses. In place of the others it keeps its present names, which u contains too.
 func (u usedNames) accept(wanted, have names) (names, condition) {
 	out := have
 	ok := newCondition(

@@ -50,31 +50,32 @@ type world struct {
 	resources *directory.Directory
 	// forgotten has the names that Options.Forget was called with.
 	forgotten sync.Map
-	// behind is held by a test that stops the server from processing changes of definitions: the server needs it when a
-	// definition was removed.
+	// behind is locked by a test that stops the server from processing changes of definitions: Forget, which the
+	// server calls for a removed definition, locks it.
 	behind sync.Mutex
 	// conversions counts the objects that the converter has converted. broken makes the converter fail.
 	conversions atomic.Int64
-	calls       atomic.Int64 // of the converter
+	calls       atomic.Int64 // calls of the converter
 	broken      atomic.Bool
-	// lossy makes the converter lose spec.color. oneWay makes it fail for v2, after as many times as spared has.
+	// lossy makes the converter lose spec.color. oneWay makes it fail for v2, after spared calls that still
+	// succeed.
 	lossy, oneWay atomic.Bool
 	spared        atomic.Int64
-	ahead         atomic.Int64 // of the clock of custom resources
+	ahead         atomic.Int64 // how far the clock of custom resources is ahead, in nanoseconds
 	// hanging makes the converter wait until its context ends.
 	hanging atomic.Bool
-	// hold is where a request waits next.
+	// hold is the next place at which a request stops; nil stops none.
 	hold atomic.Pointer[hold]
 }
 
-// A hold stops the first request at a place, the admission of a write or the conversion to a version: it closes reached
-// and waits for release.
+// A hold stops the first request that reaches a place: the admission of a write, or the conversion to a version.
+// The hold closes reached and waits for release.
 type hold struct {
 	place            string
 	reached, release chan struct{}
 }
 
-// inAdmission is the place of a hold after which a write can still be refused.
+// inAdmission is the place before the object of a write is stored: the write can still be refused after it.
 const inAdmission = "admission"
 
 func (w *world) holdAt(place string) *hold {
@@ -99,7 +100,7 @@ func (w *world) admit(_ context.Context, a *admission.Attributes) error {
 	return nil
 }
 
-// Convert implements convert.Converter: spec.size of v1 is spec.length of v2.
+// Convert implements convert.Converter. The field spec.size of v1 is spec.length in v2.
 func (w *world) Convert(
 	ctx context.Context, objs []*unstructured.Unstructured, to schema.GroupVersion,
 ) ([]*unstructured.Unstructured, error) {
@@ -241,7 +242,7 @@ func (w *world) do(method, path, contentType, body string, headers ...string) an
 		w.t.Fatal(err)
 	}
 	a := answer{code: response.StatusCode, text: string(text)}
-	_ = json.Unmarshal(text, &a.body) // nil for what is no object
+	_ = json.Unmarshal(text, &a.body) // stays nil if the text is not a JSON object
 	return a
 }
 
@@ -341,7 +342,8 @@ func TestConversionEndsWithItsRequest(t *testing.T) {
 }
 
 // TestBrokenConversionKeepsNothing deletes objects and reads their metadata in a version that they cannot be
-// converted to. The namespace controller and the garbage collector do so: they use the preferred version.
+// converted to. The namespace controller and the garbage collector do the same, because they use the preferred
+// version.
 func TestBrokenConversionKeepsNothing(t *testing.T) {
 	w := newWorld(t)
 	const group = "i.example.com"
@@ -374,7 +376,7 @@ func TestBrokenConversionKeepsNothing(t *testing.T) {
 	}
 	w.must(200, "DELETE", v2+"/a", "", "")
 	w.must(404, "GET", v1+"/a", "", "")
-	// What was deleted cannot be shown in this version, but an error would hide that it was.
+	// The deleted object cannot be shown in this version, but an error would hide that it was deleted.
 	if a := w.must(200, "DELETE", v2, "", ""); a.body["kind"] != "Status" || a.body["status"] != "Success" {
 		t.Errorf("the answer of a deleted collection that cannot be shown: %s", a.text)
 	}
@@ -397,13 +399,14 @@ func (w *world) beginPeriod() {
 	w.ahead.Store(int64(period) - time.Now().UnixNano()%int64(period))
 }
 
-// webhook makes a definition one whose objects a webhook converts.
+// webhook returns the definition with a conversion webhook.
 func webhook(definition string) string {
 	return strings.Replace(definition, `"spec":{`, `"spec":{"conversion":{"strategy":"Webhook","webhook":{`+
 		`"conversionReviewVersions":["v1"],"clientConfig":{"url":"https://127.0.0.1:1/convert"}}},`, 1)
 }
 
-// TestAnErrorHidesNoWrite writes in a version that the stored object cannot be converted back to.
+// TestAnErrorHidesNoWrite sends writes in a version that their result cannot be converted to. A write that is
+// answered with an error must not have changed anything.
 func TestAnErrorHidesNoWrite(t *testing.T) {
 	w := newWorld(t)
 	const group = "l.example.com"
@@ -425,7 +428,8 @@ func TestAnErrorHidesNoWrite(t *testing.T) {
 	}
 }
 
-// TestWritesConvertAnew reads objects while the converter loses a field, and writes them when it does not any more.
+// TestWritesConvertAnew reads objects while the converter loses a field, and writes them after the converter works
+// again.
 func TestWritesConvertAnew(t *testing.T) {
 	w := newWorld(t)
 	const group = "m.example.com"
@@ -456,7 +460,7 @@ func TestWritesConvertAnew(t *testing.T) {
 		t.Errorf("after a patch of a label through the other version the stored color is %q, want red", got)
 	}
 
-	// Reads follow the converter after a minute, also if the object does not change.
+	// After a minute reads use the working converter, also if the object does not change.
 	w.lossy.Store(true)
 	w.must(200, "PATCH", v1+"/a", asMerge, `{"metadata":{"labels":{"a":"c"}}}`)
 	w.must(200, "GET", v2, "", "")
@@ -467,7 +471,7 @@ func TestWritesConvertAnew(t *testing.T) {
 			t.Errorf("%s a minute after the converter was mended: %s", path, a.text)
 		}
 	}
-	// A change of the webhook's configuration ends them at once.
+	// After a change of the webhook's configuration, the old conversions are not used any more.
 	w.lossy.Store(true)
 	w.must(200, "PATCH", v1+"/a", asMerge, `{"metadata":{"labels":{"a":"d"}}}`)
 	w.must(200, "GET", v2, "", "")
@@ -479,8 +483,8 @@ func TestWritesConvertAnew(t *testing.T) {
 	}
 }
 
-// TestWritesOfDefaultsAndPruning writes unchanged objects after the schema has gained a default or lost a field. What
-// is read then must also be what is stored.
+// TestWritesOfDefaultsAndPruning writes unchanged objects after the schema has gained a default or lost a field.
+// Afterwards the stored object must be the same as the one that reads return.
 func TestWritesOfDefaultsAndPruning(t *testing.T) {
 	w := newWorld(t)
 	const group = "n.example.com"
@@ -695,8 +699,9 @@ func TestTheNextWriteFollowsTheDefinition(t *testing.T) {
 	}
 }
 
-// TestNoRequestByAnOldDefinition holds the server while it processes the removal of another definition. A request after
-// the change of a definition fails then and stores nothing: it must not go on by the old one.
+// TestNoRequestByAnOldDefinition stops the server while it processes the removal of another definition. A request
+// after an acknowledged change of its definition must then fail and store nothing, because the server still has
+// the old state of the definition.
 func TestNoRequestByAnOldDefinition(t *testing.T) {
 	w := newWorld(t)
 	const group = "o.example.com"
@@ -828,8 +833,8 @@ func (w *world) awaitCondition(name, kind, reason string) {
 	})
 }
 
-// TestWatchEndsWithTheSchema checks that watches end when the definition changes, because their events would follow
-// the old schema.
+// TestWatchEndsWithTheSchema checks that watches end when the definition changes. Otherwise their events would
+// still follow the old schema.
 func TestWatchEndsWithTheSchema(t *testing.T) {
 	w := newWorld(t)
 	const group = "g.example.com"
@@ -860,8 +865,8 @@ func TestWatchEndsWithTheSchema(t *testing.T) {
 }
 
 // TestWatchersSeeTheDeletionOfTheDefinition checks that the watchers of each version and of one namespace get the
-// deletion of every object of a deleted definition, also of one that a finalizer holds for a while. A finalizer of
-// somebody else on the definition keeps the watches open, and new objects refused, until it is removed.
+// deletion of every object of a deleted definition, also of an object that a finalizer keeps for a while. While a
+// finalizer of another controller keeps the definition, watches stay open, and new objects are refused.
 func TestWatchersSeeTheDeletionOfTheDefinition(t *testing.T) {
 	for _, held := range []bool{false, true} {
 		t.Run(fmt.Sprintf("definition held %v", held), func(t *testing.T) {
@@ -890,7 +895,7 @@ func TestWatchersSeeTheDeletionOfTheDefinition(t *testing.T) {
 				got := make(chan string, 1)
 				watches[watched] = got
 				events := json.NewDecoder(response.Body)
-				for range 2 { // the headers come before the cursor is there, the initial events after it
+				for range 2 { // the initial events come after the server opened the cursor
 					var e struct{ Type string }
 					if err := events.Decode(&e); err != nil || e.Type != "ADDED" {
 						t.Fatalf("%s begins with %q, %v", watched, e.Type, err)
@@ -991,8 +996,8 @@ func TestDeletedDefinitionIsForgotten(t *testing.T) {
 	})
 }
 
-// TestWatchBeforeTheDefinition watches a custom resource from a revision before its definition was created, which is
-// Expired, and from the revision of the definition.
+// TestWatchBeforeTheDefinition watches a custom resource from a revision before its definition was created, which
+// fails with Expired, and from the revision of the definition.
 func TestWatchBeforeTheDefinition(t *testing.T) {
 	w := newWorld(t)
 	const group = "late.example.com"

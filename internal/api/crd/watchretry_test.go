@@ -14,8 +14,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
-// watchNames opens a watch and returns a channel of its events, as their type and the name of the object, or the code of an
-// error. It is closed when the watch has ended.
+// watchNames opens a watch and returns a channel. For each event, the channel gets the type and the name of the
+// object, or the code of an error. It is closed when the watch has ended.
 func (w *world) watchNames(path string) <-chan string {
 	w.t.Helper()
 	r, err := http.NewRequestWithContext(w.t.Context(), "GET", w.server.URL+path, nil)
@@ -84,7 +84,7 @@ func TestWatchesAwaitTheWebhook(t *testing.T) {
 	w.must(200, "PATCH", v1+"/a", asMerge, `{"spec":{"size":2}}`)
 	w.must(200, "DELETE", v1+"/b", "", "")
 	late := w.watchNames(from)
-	// Initial events are not waited for.
+	// A watch does not wait for the conversion of its initial events.
 	begun := w.watchNames(v2 + "?watch=1&timeoutSeconds=60&resourceVersion=0")
 	if got, want := next(t, begun, 2), []string{"ERROR 429", "the end"}; !slices.Equal(got, want) {
 		t.Errorf("a watch with initial events: %v, want %v", got, want)
@@ -101,7 +101,8 @@ func TestWatchesAwaitTheWebhook(t *testing.T) {
 	}
 }
 
-// TestWatchesShareAConversion has 20 watches of a version wait for the conversion of an object: it is called once.
+// TestWatchesShareAConversion lets 20 watches of a version wait for the conversion of one object, and checks that
+// the converter is called once.
 func TestWatchesShareAConversion(t *testing.T) {
 	w := newWorld(t)
 	const group = "q.example.com"

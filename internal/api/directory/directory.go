@@ -37,7 +37,7 @@ type Resource struct {
 	// Handler answers requests for the resource.
 	Handler http.Handler
 	// Open returns the resource for reads and writes inside the server. The caller calls done when it has
-	// finished: a definition is not replaced in the middle of a write.
+	// finished, so that a definition is not replaced in the middle of a write.
 	Open func(ctx context.Context) (served *registry.Served, done func(), err error)
 	// Describe returns the entries of the resource and its subresources in discovery, in their order there.
 	// If it is nil, or returns none, discovery shows the group and the version without the resource.
@@ -152,7 +152,7 @@ func (d *Directory) Put(r *Resource) {
 	}
 	if r.Hidden {
 		d.served.Store(r.GVR, r)
-		d.unlist(d.listed(r.GVR)) // a definition that was stored before the program had this resource
+		d.unlist(d.listed(r.GVR)) // the listed one is of a definition that was stored before the program had r
 		return
 	}
 	versions := d.groups[r.GVR.Group]
@@ -185,12 +185,13 @@ func (d *Directory) Remove(gvr schema.GroupVersionResource, source Source) {
 	}
 }
 
-// listed returns what is listed by a name, which a hidden resource is not, or nil. The caller holds mu.
+// listed returns the resource that the lists have under a name, or nil. Hidden resources are not in the lists. The
+// caller holds mu.
 func (d *Directory) listed(gvr schema.GroupVersionResource) *Resource {
 	return d.groups[gvr.Group][gvr.Version][gvr.Resource]
 }
 
-// unlist removes a listed resource, if it is not nil, from the lists only. The caller holds mu.
+// unlist removes a resource from the lists only; r may be nil. The caller holds mu.
 func (d *Directory) unlist(r *Resource) {
 	if r == nil {
 		return
@@ -207,8 +208,8 @@ func (d *Directory) unlist(r *Resource) {
 	d.notify(gvr.GroupVersion())
 }
 
-// ServeHTTP lets the resource that the request names answer; the request's Info must be in its context. A resource
-// that is not served is 404.
+// ServeHTTP passes the request to the handler of the resource that it names. The request's Info must be in its
+// context. The answer is 404 if the resource is not served.
 func (d *Directory) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	info := request.InfoFrom(r.Context())
 	found := d.Find(schema.GroupVersionResource{Group: info.Group, Version: info.Version, Resource: info.Resource})
@@ -219,8 +220,8 @@ func (d *Directory) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	found.Handler.ServeHTTP(w, r)
 }
 
-// PutBuiltIn adds all resources of a registry in all their versions; disabled versions are not in discovery. handler
-// returns the HTTP handler of a resource; it is nil if there are no requests.
+// PutBuiltIn adds all resources of a registry in all their versions; disabled versions are not in discovery.
+// handler returns the HTTP handler of a resource. It may be nil if the directory serves no HTTP requests.
 func (d *Directory) PutBuiltIn(g *registry.Registry, handler func(*registry.Served) http.Handler) {
 	for _, r := range g.Resources() {
 		for i := range r.Kind.Versions {

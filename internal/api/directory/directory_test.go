@@ -50,7 +50,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestHidden: what is hidden is served, and is nowhere else. A custom resource does not replace it.
+// TestHidden: a hidden resource is served, but it is in no list. A custom resource does not replace it.
 func TestHidden(t *testing.T) {
 	d := New()
 	hidden := resource(v1, "widgets", BuiltIn)
@@ -65,7 +65,8 @@ func TestHidden(t *testing.T) {
 	}
 }
 
-// TestHiddenAfterCustom: a definition that was stored before the program had the hidden resource takes nothing away when it is deleted.
+// TestHiddenAfterCustom deletes a definition that was stored before the program had a hidden resource of the same
+// name. The hidden resource must stay.
 func TestHiddenAfterCustom(t *testing.T) {
 	d := New()
 	hidden := resource(v1, "widgets", BuiltIn)

@@ -79,15 +79,15 @@ func (w *Watcher) Next(ctx context.Context) ([]schema.GroupVersion, error) {
 	}
 }
 
-// Pending reports whether versions have changed that were not taken yet, or that the last Take or Next returned: until the
-// next call, their receiver may work on them.
+// Pending reports whether there are changes that were not taken yet, or whether the last Take or Next returned
+// any. In the second case the caller of Take may still work on them until it calls again.
 func (w *Watcher) Pending() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.taken || len(w.changed) > 0
 }
 
-// Close ends the collecting.
+// Close stops the Watcher: it gets no further changes.
 func (w *Watcher) Close() {
 	w.d.mu.Lock()
 	defer w.d.mu.Unlock()

@@ -24,7 +24,7 @@ import (
 
 const aggregatedJSON = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
-// reference returns the recorded response of kube-apiserver 1.36 for a path.
+// reference returns the recorded responses of kube-apiserver 1.36, by path.
 func reference(t *testing.T) map[string]json.RawMessage {
 	t.Helper()
 	f, err := os.Open("testdata/reference.json.gz")
@@ -116,7 +116,7 @@ func kindsOf(t *testing.T, documents map[string]json.RawMessage) []*registry.Kin
 	return kinds
 }
 
-// directoryOf lists all versions of kinds that no registry has.
+// directoryOf returns a directory with all enabled versions of the kinds. It needs no registry.
 func directoryOf(kinds []*registry.Kind) *directory.Directory {
 	d := directory.New()
 	for _, k := range kinds {
@@ -373,7 +373,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestBuiltInGroupsShowTheirOwn holds that a definition in a built-in group shows nothing there, as in
+// TestBuiltInGroupsShowTheirOwn checks that discovery does not show a custom resource in a built-in group, as in
 // kube-apiserver.
 func TestBuiltInGroupsShowTheirOwn(t *testing.T) {
 	d := directory.New()

@@ -65,7 +65,8 @@ func (d *document) serve(w http.ResponseWriter, r *http.Request, mediaType strin
 	if pretty {
 		body = apiresponse.Indent(body)
 	}
-	// Readers share a document, but one that has changed meanwhile may be kept by this reader alone.
+	// Readers usually share a document. But if it changes while a slow reader has it, only this reader keeps it in
+	// memory.
 	if !same && !request.HoldMemory(r.Context(), len(body)) {
 		apiresponse.Error(w, r, apierr.TooManyUnread())
 		return
@@ -94,7 +95,7 @@ var (
 
 const aggregatedSuffix = ";g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
-// versionsDocument returns the document of /api. core has the core group, if it is served.
+// versionsDocument returns the document of /api. core has the core group, or is empty if that is not served.
 func versionsDocument(core []*group, address string) *document {
 	return &document{kind: typeVersions, make: func() apiresponse.Message {
 		// Like kube-apiserver's, the JSON of the two oldest documents has no apiVersion.

@@ -26,8 +26,8 @@ type Handler struct {
 
 	mu      sync.Mutex // guards the following fields
 	changes *directory.Watcher
-	// seen is the result of registered.Changes for which the documents were made, and registrations the registrations
-	// at that time, by group.
+	// seen is the result of registered.Changes for which the documents were made. registrations has the
+	// registrations at that time, by group.
 	seen          int64
 	registrations map[string][]Registration
 	groups        map[string]*groupView
@@ -74,7 +74,8 @@ func New(resources *directory.Directory, registered Registrations, address strin
 	}
 }
 
-// SetPeers has the aggregated document of /apis contain what peers serve. It is called before requests are served.
+// SetPeers sets the peers whose resources are added to the aggregated document of /apis. It is called before
+// requests are served.
 func (h *Handler) SetPeers(p Peers) { h.peers = p }
 
 // Metrics returns the metrics of the handler.

@@ -56,7 +56,7 @@ type Remote struct {
 	Resources []apidiscovery.APIResourceDiscovery
 	// ETag is the ETag with which the other server sent Resources; "" if it sent none.
 	ETag string
-	// Stale means that the server cannot be asked.
+	// Stale means that the other server does not answer.
 	Stale bool
 }
 

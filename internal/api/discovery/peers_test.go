@@ -30,8 +30,8 @@ func (p *onePeer) Merge(local []apidiscovery.APIGroupDiscovery) []apidiscovery.A
 
 func (p *onePeer) Changes() int64 { return p.changes }
 
-// TestPeers checks that the aggregated document of /apis alone contains what peers serve, unless the client does not want that,
-// and when it is made anew.
+// TestPeers checks that only the aggregated document of /apis contains what peers serve, that it does not if the
+// client asks for no peers, and when the document is made again.
 func TestPeers(t *testing.T) {
 	resources := directory.New()
 	put := func(group string) {

@@ -17,8 +17,8 @@ type Resource struct {
 	Remote bool
 }
 
-// Preferred returns every resource of every group once, in the first of the group's versions that has it; versions are
-// in the order of preference. stale are the versions of extension API servers whose resources are not known now.
+// Preferred returns every resource of every group once. Its version is the most preferred one of the group that
+// has the resource. stale has the versions of extension API servers whose resources are not known at present.
 func (h *Handler) Preferred() (resources []Resource, stale []schema.GroupVersion) {
 	for _, g := range h.view().groups {
 		seen := map[string]bool{}
@@ -65,7 +65,7 @@ func (v *version) list(group string) []Resource {
 		for i := range v.remote.Resources {
 			r := &v.remote.Resources[i]
 			if r.ResponseKind == nil || len(r.Verbs) == 0 {
-				continue // it has subresources alone
+				continue // only its subresources are listed
 			}
 			out = append(out, Resource{
 				GroupVersionResource: gv.WithResource(r.Resource), Kind: r.ResponseKind.Kind,

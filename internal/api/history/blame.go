@@ -7,13 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ObjectBlame is the answer of the subresource blame: which change gave each field of an object its value. The resourceVersion of the
-// list is the version of the object that the fields are of.
+// ObjectBlame is the answer of the subresource blame: which change gave each field of an object its value. The
+// fields are those of the version of the object that the resourceVersion of the list names.
 type ObjectBlame struct {
 	metav1.TypeMeta `json:",inline"`
 	metav1.ListMeta `json:"metadata"`
 	UID             types.UID `json:"uid,omitempty"`
-	// Deletion is the change that deleted the object; the fields are those that it had last. It is nil if the object exists.
+	// Deletion is the change that deleted the object; Fields then has the last fields of the object. It is nil if
+	// the object exists.
 	Deletion *Change `json:"deletion,omitempty"`
 	// Changes are the changes that the fields name, the newest first.
 	Changes []Change      `json:"changes"`
@@ -34,23 +35,26 @@ type BlamedField struct {
 }
 
 const (
-	// maxBlamed is how many bytes of paths an ObjectBlame has at most: a small object may have many fields below a long path.
+	// maxBlamed limits the bytes of all paths in an ObjectBlame. A small object may have many fields below a long
+	// path.
 	maxBlamed = 8 << 20
-	// fieldMemory is about how many bytes a field takes beside its path: here, in the answer, and in the text of the answer.
+	// fieldMemory is about how many bytes a field takes in addition to its path: in a Blame, in the answer, and in
+	// the text of the answer.
 	fieldMemory = 130
 )
 
-// Blame finds which change gave each field of an object its value. It gets the versions of the object from the newest to the oldest: a
-// field belongs to the oldest change since which all versions have the value of the first one.
+// Blame finds which change gave each field of an object its value. It gets the versions from the newest to the
+// oldest. A field belongs to the oldest change after which all versions have the value of the newest version.
 //
-// Example: versions {a:1 b:2}, {a:1 b:1}, {a:0 b:1} (created): b belongs to the newest change, a to the second one.
+// Example: versions {a:1 b:2}, {a:1 b:1}, {a:0 b:1} (created): b belongs to the newest change, a to the second
+// one.
 type Blame struct {
 	// Hold counts memory before it is taken, and refuses it with an error. It may be nil.
 	Hold func(bytes int) error
 
 	object map[string]any // the first version
 	fields []blamed       // its first leaves, in their order
-	more   int            // how many leaves it has beside them
+	more   int            // how many further leaves it has
 	open   int            // how many fields have no change yet
 	// newer is the change that made the version that was added last.
 	newer   *Change
@@ -63,8 +67,8 @@ type blamed struct {
 	change *Change // nil while it is not known
 }
 
-// Add compares a version with the newer ones, and reports whether an older one is needed. c made the version; it must not be changed
-// afterwards.
+// Add compares a version with the newer ones, and reports whether an older one is needed. c is the change that
+// made the version; the caller must not change it afterwards.
 func (b *Blame) Add(object map[string]any, c *Change) (more bool, err error) {
 	if b.newer == nil {
 		if err := b.begin(object); err != nil {
@@ -83,7 +87,7 @@ func (b *Blame) Add(object map[string]any, c *Change) (more bool, err error) {
 	return b.open > 0, nil
 }
 
-// begin takes the fields of the first version. Paths are made only of those that the answer has.
+// begin takes the fields of the first version. It makes paths only for the fields that the answer shows.
 func (b *Blame) begin(object map[string]any) error {
 	fields, bytes := 0, 0
 	eachLeaf(object, nil, func(path []byte, _, _ any, _ bool) bool {

@@ -72,7 +72,8 @@ func TestBlame(t *testing.T) {
 	}
 }
 
-// TestBlameManyLongPaths: the paths of an object of 1 MB with a list below long names would be 400 MiB for each version.
+// TestBlameManyLongPaths has an object of 1 MB with a long list below long names. The paths of all its fields
+// would have 400 MiB for each version.
 func TestBlameManyLongPaths(t *testing.T) {
 	const items, levels = 400_000, 4
 	version := func(first int) map[string]any {

@@ -46,7 +46,8 @@ func decode(
 	return o
 }
 
-// Version returns the version of a custom resource, "" of another object, whose JSON does not have it.
+// Version returns the version in the apiVersion of a custom resource. It returns "" for a built-in object, because
+// its JSON has no apiVersion.
 func (o Object) Version() string {
 	value, _, _, _, err := wire.Member(o.JSON, "apiVersion")
 	var text string
@@ -60,14 +61,14 @@ func (o Object) Version() string {
 	return gv.Version
 }
 
-// member decodes a member of the metadata; v stays as it is if there is none.
+// member decodes the member name of the metadata into v. It leaves v unchanged if there is no such member.
 func (o Object) member(name string, v any) {
 	metadata, _, _, found, err := wire.Member(o.JSON, "metadata")
 	if err != nil || !found {
 		return
 	}
 	if value, _, _, found, err := wire.Member(metadata, name); err == nil && found {
-		_ = json.Unmarshal(value, v) // what has another type is not there
+		_ = json.Unmarshal(value, v) // a member of another type counts as missing
 	}
 }
 
@@ -93,7 +94,8 @@ func Made(c *registry.PastChange) Change {
 	}
 }
 
-// Describe returns a change as it is answered. before is the version before it, zero if that is not kept.
+// Describe returns a change as answers show it. before is the version before the change; it is zero if that
+// version is not kept.
 func Describe(c *registry.PastChange, after, before Object) Change {
 	out, a := Made(c), c.Author
 	out.UID = after.uid()
@@ -126,9 +128,10 @@ type managedFields struct {
 	Time                                        metav1.Time
 }
 
-// takeManager sets the time, in seconds, and the field manager of a change whose author was not kept, from the entry of
-// managedFields that the change has added or renewed. The client has chosen this name. If there are several such entries, only
-// the time is taken. The second of two writes of one manager in the same second cannot be recognized.
+// takeManager sets the time, in seconds, and the field manager of a change whose author was not kept. It takes
+// them from the entry of managedFields that the change has added or renewed. (The client has chosen the name of
+// the manager.) If there are several such entries, it takes only the time. It cannot recognize the second of two
+// writes of one manager in the same second.
 func (c *Change) takeManager(after, before Object) {
 	var entries, earlier []managedFields
 	after.member("managedFields", &entries)

@@ -8,7 +8,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// TestManagers: of a change whose author was not kept, managedFields tell the time and the manager, if they are certain.
+// TestManagers: if the author of a change was not kept, the time and the manager come from managedFields, unless
+// these are ambiguous.
 func TestManagers(t *testing.T) {
 	entry := func(manager, subresource, second string) string {
 		return fmt.Sprintf(`{"manager":%q,"operation":"Update","apiVersion":"v1","subresource":%q,"time":"2026-01-02T03:04:%sZ",
@@ -21,7 +22,7 @@ func TestManagers(t *testing.T) {
 	kept := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
 	for name, c := range map[string]struct {
 		after, before Object
-		kept          time.Time // when a store that keeps it says that the change was made
+		kept          time.Time // the time of the change, if the store keeps it
 		want          string
 	}{
 		"another manager":  {object(first + "," + second), object(first), time.Time{}, "06 kubelet status"},
@@ -42,7 +43,7 @@ func TestManagers(t *testing.T) {
 	if text := madeBy(Describe(&registry.PastChange{Revision: 7, CreateRevision: 7}, object(first), Object{})); text != "05 kubectl " {
 		t.Errorf("created: %q", text)
 	}
-	// Of the oldest version that is kept, the newest entry may be of an earlier change.
+	// In the oldest version that is kept, the newest entry may come from an earlier change.
 	if text := madeBy(Describe(&registry.PastChange{Revision: 7, CreateRevision: 3}, object(first), Object{})); text != "none  " {
 		t.Errorf("the oldest version: %q", text)
 	}

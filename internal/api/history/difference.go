@@ -7,8 +7,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
 )
 
-// Changed returns the paths of the fields that differ between two objects in JSON, as Paths does. Most of two versions of an object is the
-// same bytes, which are not decoded.
+// Changed returns the paths of the fields that differ between two objects in JSON, as Paths does. It does not
+// decode the parts that have the same bytes in both; in two versions of an object these are most of the text.
 func Changed(before, after []byte) (paths []string, more int, err error) {
 	b, a, err := differing(before, after, 0, false)
 	if err != nil {
@@ -20,7 +20,8 @@ func Changed(before, after []byte) (paths []string, more int, err error) {
 	return paths, more, nil
 }
 
-// maxDepth is how deep objects are compared by their bytes: at each level all bytes below it are read again.
+// maxDepth is the depth to which objects are compared by their bytes. It is limited because each level reads all
+// bytes below it again.
 const maxDepth = 16
 
 // differing decodes two JSON values, but leaves out the members of objects that have the same bytes in both. It also
@@ -67,7 +68,7 @@ func differing(before, after []byte, depth int, metadata bool) (b, a any, err er
 
 func isObject(value []byte) bool { return len(value) > 0 && value[0] == '{' }
 
-// membersOf returns the values of an object by their names, which are quoted as in the document.
+// membersOf returns the values of an object by their names. Escapes in the names are not decoded.
 func membersOf(object []byte) (map[string][]byte, error) {
 	members := map[string][]byte{}
 	err := wire.EachMember(object, func(name, value []byte) bool {

@@ -11,7 +11,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
 
-// The types of this package are those of a group and version.
+// Group, Version and APIVersion name the API of the types in this package.
 const (
 	Group      = request.HiddenGroup
 	Version    = request.HiddenVersion
@@ -32,12 +32,13 @@ const (
 	Created ChangeType = "Created"
 	Updated ChangeType = "Updated"
 	Deleted ChangeType = "Deleted"
-	// Expired is the end of the time to live of an Event.
+	// Expired means that the time to live of an Event has ended.
 	Expired ChangeType = "Expired"
 )
 
-// Change is a change of an object. Fields that are not known are empty: who made a change is known as long as the version before
-// it is kept, by a store that keeps it. Without that, the time (in seconds) and the field manager are those of managedFields.
+// Change is a change of an object. Fields that are not known are empty. A store with history keeps who made a
+// change for as long as it keeps the version before the change. Later the time (in seconds) and the field manager
+// come from managedFields.
 type Change struct {
 	Type ChangeType `json:"type,omitempty"`
 	// ResourceVersion is the one that the object has after the change.
@@ -72,7 +73,7 @@ type ChangeList struct {
 	Items           []ObjectChange `json:"items"`
 }
 
-// ObjectChange is a change with the object that it is of.
+// ObjectChange is a change together with the resource, namespace and name of the changed object.
 type ObjectChange struct {
 	metav1.TypeMeta `json:",inline"`
 	Metadata        ChangeMetadata `json:"metadata"`
@@ -85,7 +86,8 @@ type ObjectChange struct {
 	Change    `json:",inline"`
 }
 
-// ChangeMetadata is what general clients need of a change. The name is unique in the namespace; CreationTimestamp is Change.Time.
+// ChangeMetadata is the metadata of a change, for clients that expect metadata in every object. The name is unique
+// in the namespace; CreationTimestamp is Change.Time.
 type ChangeMetadata struct {
 	Name              string       `json:"name"`
 	Namespace         string       `json:"namespace,omitempty"`
@@ -93,7 +95,7 @@ type ChangeMetadata struct {
 	CreationTimestamp *metav1.Time `json:"creationTimestamp,omitempty"`
 }
 
-// MaxChanged is the most paths in a Change.
+// MaxChanged is the largest number of paths in a Change.
 const MaxChanged = 200
 
 // TimeOf returns t as Change.Time has it: in UTC, and nil if t is zero.

@@ -12,13 +12,14 @@ import (
 var ignored = []string{".metadata.resourceVersion", ".metadata.generation", ".metadata.managedFields"}
 
 const (
-	// maxName is the longest name of a field in a path, in bytes; of longer ones a path has the beginning. Objects without a schema may
-	// have any names.
+	// maxName is the largest length of a field name in a path, in bytes; a longer name is cut. Objects without a
+	// schema may have any names.
 	maxName = 253
 	// maxPath is a length in bytes. Paths does not look below a field whose path is this long or longer: all differences
 	// below it are one path.
 	maxPath = 1 << 10
-	// maxBytes is the most bytes of paths in a Change: below a long path they may be much longer than the object.
+	// maxBytes limits the bytes of all paths in a Change. Below a long path, the paths may be much longer than the
+	// object.
 	maxBytes = 16 << 10
 )
 
@@ -105,7 +106,7 @@ func shorten(name string) string {
 // itemNamed returns the part of a path for an item of a list.
 func itemNamed(name string) string { return "[name=" + shorten(name) + "]" }
 
-// indexed returns the part of a path for any other item.
+// indexed returns the part of a path for an item of a list whose items are named by their index.
 func indexed(i int) string { return "[" + strconv.Itoa(i) + "]" }
 
 func (d *difference) lists(path []byte, before, after []any) {
@@ -119,7 +120,7 @@ func (d *difference) lists(path []byte, before, after []any) {
 			d.items(append(path, itemNamed(name)...), b[name], a[name])
 		}
 		if len(d.paths)+d.more == found && !reflect.DeepEqual(before, after) {
-			d.add(path) // only the order is another
+			d.add(path) // only the order differs
 		}
 		return
 	}
@@ -135,7 +136,7 @@ func (d *difference) lists(path []byte, before, after []any) {
 	}
 }
 
-// items compares items, nil if there is none.
+// items compares two items of lists. An item is nil if its list does not have it.
 func (d *difference) items(path []byte, before, after any) {
 	if before == nil || after == nil {
 		if before != after {

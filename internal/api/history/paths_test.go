@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// TestVectors: the page of the console runs the same vectors against its own paths.
+// TestVectors runs test cases that the web console also runs, with its own implementation of paths.
 func TestVectors(t *testing.T) {
 	text, err := os.ReadFile("testdata/paths.json")
 	if err != nil {
@@ -102,7 +102,7 @@ func TestManyPaths(t *testing.T) {
 	}
 }
 
-// TestLongPaths holds that names that are as long as an object may be do not make paths that are longer than the object.
+// TestLongPaths checks that names as long as an object may be do not make paths that are longer than the object.
 func TestLongPaths(t *testing.T) {
 	long := strings.Repeat("\u00e4", 200_000)
 	before, after := map[string]any{}, map[string]any{}
@@ -125,7 +125,8 @@ func TestLongPaths(t *testing.T) {
 	}
 }
 
-// TestPathsBelowLongOnes holds that fields below the same long path do not make an answer that is much longer than the object.
+// TestPathsBelowLongOnes checks that many fields below one long path do not make an answer that is much longer
+// than the object.
 func TestPathsBelowLongOnes(t *testing.T) {
 	const fields = 20_000
 	before, after := map[string]any{}, map[string]any{}

@@ -27,8 +27,8 @@ type Rights struct {
 	Registry   *registry.Registry
 }
 
-// May returns the error for a user who has no permission for a verb on the object or resource that info names, in a namespace, "" being
-// all.
+// May returns an error if the user may not use a verb on the object or resource that info names, in the given
+// namespace. The namespace "" means all namespaces.
 func (ri Rights) May(ctx context.Context, verb string, info *request.Info, namespace string) error {
 	if ri.Authorizer == nil {
 		return nil

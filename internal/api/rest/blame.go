@@ -22,7 +22,8 @@ const (
 	maxBlameVersions, maxBlameBytes = 5_000, 64 << 20
 )
 
-// blame answers which change gave each field of an object its value. Values are shown only if the request asks for them.
+// blame responds with the change that gave each field of an object its value. Values are shown only if the request
+// asks for them.
 func (h *Handler) blame(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
 	if info.Rest != "" || info.Name == "" {
 		return apierr.PathNotFound()
@@ -32,7 +33,7 @@ func (h *Handler) blame(w http.ResponseWriter, r *http.Request, info *request.In
 		return err
 	}
 	values := queryValue(r, "values") == "true"
-	if values { // they are what a get of the object shows
+	if values { // a get of the object shows the values
 		if err := h.past.may(ctx, "get", info, info.Namespace); err != nil {
 			return err
 		}
@@ -72,8 +73,8 @@ type blaming struct {
 	s           *served
 	r           *http.Request
 	info        *request.Info
-	since       int64 // what was before is not for the user
-	before      int64 // the versions before this revision are next; 0 is all
+	since       int64 // the user may not read earlier revisions
+	before      int64 // the versions before this revision are next; 0 means all
 	found       history.Blame
 	first       *history.Change // the change that made the version whose fields are asked for
 	deletion    *history.Change
@@ -105,7 +106,8 @@ func (b *blaming) read(ctx context.Context) error {
 	}
 }
 
-// hold counts the memory for comparing one of the changes with the first, and for what a conversion webhook converts at a time.
+// hold counts the memory for two decoded versions (the first and one other), and for one batch of a conversion
+// webhook.
 func (b *blaming) hold(changes []registry.PastChange) error {
 	largest, all := sizes(changes)
 	need := 2 * registry.DecodedMemory * largest
@@ -121,8 +123,9 @@ func (b *blaming) hold(changes []registry.PastChange) error {
 	return hold(b.r, more)
 }
 
-// add compares changes with those that were added before, and reports whether older ones are needed. The last change is compared with the
-// next page: what it changed is not known before.
+// add compares changes with those that were added before, and reports whether older ones are needed. If there is a
+// next page, it leaves out the last change: the next page begins with it, because only the version before it shows
+// what it changed.
 func (b *blaming) add(ctx context.Context, changes []registry.PastChange, more bool) (goesOn bool, err error) {
 	converting := &conversions{s: b.s, changes: changes}
 	after := converting.decode(ctx, 0)

@@ -8,7 +8,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// blockers answers what an object waits for. It shows the metadata and the conditions of the object, no other values.
+// blockers responds with the reasons for which an object is stuck. It shows the metadata and the conditions of the
+// object, no other values.
 func (h *Handler) blockers(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
 	if info.Rest != "" || info.Name == "" || h.o.Blockers == nil {
 		return apierr.PathNotFound()

@@ -33,7 +33,7 @@ type connector struct {
 	observer       *ConnectMetrics
 }
 
-// connect serves a request for such a subresource.
+// connect serves a request for a subresource whose requests are forwarded.
 func (h *Handler) connect(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
 	return h.connector.serve(w, r, info, s)
 }
@@ -106,8 +106,8 @@ func connectQuery(r *http.Request, info *request.Info, c *registry.Connect) url.
 	return query
 }
 
-// mayCreate returns an error if the user may not create the subresource. Authorization has asked already if the method
-// is POST.
+// mayCreate returns an error if the user may not create the subresource. For a POST, authorization has already
+// checked this.
 func (cn connector) mayCreate(ctx context.Context, info *request.Info) error {
 	user := request.UserFrom(ctx)
 	if info.Verb == "create" || cn.authorizer == nil {
@@ -129,8 +129,8 @@ func (cn connector) mayCreate(ctx context.Context, info *request.Info) error {
 	return nil
 }
 
-// connectError returns the error for the client. As in kube-apiserver, an object that is missing on the way (the node of
-// a pod) is named as if it were of the requested resource, and errors without a status are 500 without a reason.
+// connectError returns the error for the client. As in kube-apiserver, if another object is missing (the node of a
+// pod), the error names it with the requested resource, and errors without a status are 500 without a reason.
 func connectError(gr schema.GroupResource, err error) error {
 	var status kerrors.APIStatus
 	var location *proxy.LocationError
@@ -200,7 +200,7 @@ func (cn connector) stream(w http.ResponseWriter, r *http.Request, info *request
 // maxErrorText limits the bytes that are read of an error of a kubelet.
 const maxErrorText = 50000
 
-// readFrom answers with the body of a response to a GET.
+// readFrom sends a GET to the destination and responds with the body of its answer.
 func (cn connector) readFrom(w http.ResponseWriter, r *http.Request, info *request.Info, d *registry.Destination) error {
 	client := http.Client{Transport: d.Transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return errors.New("redirects forbidden")
@@ -252,7 +252,7 @@ func readError(response *http.Response, info *request.Info) error {
 	return kerrors.NewGenericServerResponse(response.StatusCode, "", gr, info.Name, string(text), 0, false)
 }
 
-// flushingWriter sends each part at once.
+// flushingWriter flushes the response after each write.
 type flushingWriter struct {
 	io.Writer
 	controller *http.ResponseController

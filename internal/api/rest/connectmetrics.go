@@ -43,7 +43,8 @@ func (c *ConnectMetrics) webSocket(subresource string, translated bool) {
 	c.webSockets.WithLabelValues(subresource, how).Inc()
 }
 
-// byCode returns what counts WebSockets by their final status. A kubelet may answer any number.
+// byCode returns a function that counts WebSockets by their final status. A status that is not an HTTP status
+// counts as unknown, because a kubelet may send any number.
 func byCode(count *prometheus.CounterVec) func(status int) {
 	return func(status int) {
 		code := "unknown"

@@ -26,7 +26,7 @@ func (h *Handler) create(w http.ResponseWriter, r *http.Request, info *request.I
 	return h.answers.result(w, r, s, http.StatusCreated, in.accepted, result.Result)
 }
 
-// result answers what a write left behind.
+// result responds to a write with the object that it has stored.
 func (a answers) result(
 	w http.ResponseWriter, r *http.Request, s *served, code int, accepted negotiate.Accepted, result registry.Result,
 ) error {

@@ -16,18 +16,18 @@ type CustomResource struct {
 	s *served
 }
 
-// Bind returns the handler of a version of a kind without a Go type. It refuses new objects while creates is closed,
-// because the definition is being deleted.
+// Bind returns the handler of a version of a kind without a Go type. It refuses new objects while creates is
+// closed, which means that the definition is being deleted.
 func (h *Handler) Bind(r *registry.Resource, v *registry.Version, creates *registry.Gate) *CustomResource {
 	s := newServed(registry.NewServed(r, v))
 	s.Creates = creates
 	return &CustomResource{h: h, s: s}
 }
 
-// Served is the resource that b serves.
+// Served returns the resource that c serves.
 func (c *CustomResource) Served() *registry.Served { return c.s.Served }
 
-// Unbind drops the data that the handler keeps for b. Requests may still use b.
+// Unbind drops the data that the handler keeps for c. Requests may still use c.
 func (c *CustomResource) Unbind() { c.h.o.Writes.Forget(c.s.Served) }
 
 // Serve serves a request for the resource and version with the right scope, or returns the error for the response; then

@@ -30,14 +30,14 @@ import (
 // someNamespace is where the recorded creates put their objects.
 const someNamespace = "here"
 
-// verbsServer is the verbs over a store in memory, without authentication and
+// verbsServer starts an HTTP server for the built-in resources, on a store in memory, without authentication and
 // admission.
 func verbsServer(t *testing.T) (*registry.Registry, *httptest.Server) {
 	t.Helper()
 	return verbsServerAt(t, nil)
 }
 
-// verbsServerAt is verbsServer with a clock for the ages in tables.
+// verbsServerAt is verbsServer with a clock that determines the ages in tables.
 func verbsServerAt(t *testing.T, now func() time.Time) (*registry.Registry, *httptest.Server) {
 	t.Helper()
 	_, reg, server := verbsServerOn(t, now)
@@ -76,8 +76,7 @@ func verbsServerOn(t *testing.T, now func() time.Time) (storage.Store, *registry
 	return store, reg, server
 }
 
-// recordedCreate is a create of the recorded contract: the collection's path and
-// the body.
+// recordedCreate is a recorded request that creates an object: the path of the collection, and the body.
 type recordedCreate struct {
 	Path string
 	Body json.RawMessage
@@ -165,7 +164,7 @@ func TestReadsDecodeNothing(t *testing.T) {
 	creates := recordedCreates(t)
 	for _, r := range reg.Resources() {
 		if r.Virtual() || r.Kind.Version(r.Kind.Storage.Version).Disabled {
-			continue // not served, or in another version only
+			continue // not served, or only in another version
 		}
 		t.Run(r.Kind.GroupResource().String(), func(t *testing.T) {
 			served := 0

@@ -50,9 +50,9 @@ func (h *Handler) delete(w http.ResponseWriter, r *http.Request, info *request.I
 	return shownOrDone(w, r, s, accepted, err, info.Name)
 }
 
-// shownOrDone is called after a deletion with the error of its answer. A deletion does not depend on a conversion
-// webhook: if what was deleted cannot be shown in the version of the request, the answer is a Status with a warning. An
-// error would tell that nothing has happened.
+// shownOrDone is called with the error of the answer to a deletion that was carried out. If the deleted objects
+// cannot be converted to the version of the request, it answers a Status with a warning: an error would say that
+// nothing was deleted. It returns other errors.
 func shownOrDone(
 	w http.ResponseWriter, r *http.Request, s *served, accepted negotiate.Accepted, err error, name string,
 ) error {
@@ -74,7 +74,7 @@ func (s *served) warnOfOrphans(r *http.Request, o *metav1.DeleteOptions) {
 	}
 }
 
-// writeDeleted answers the Status of a completed deletion.
+// writeDeleted responds with the Status of a completed deletion.
 func writeDeleted(
 	w http.ResponseWriter, r *http.Request, s *served, accepted negotiate.Accepted, o *cache.Object,
 ) error {
@@ -163,8 +163,8 @@ func decodeDeleteOptions(media scheme.Media, body []byte, into *metav1.DeleteOpt
 	return kjson.UnmarshalCaseSensitivePreserveInts(body, into)
 }
 
-// deleteCollection deletes the matching objects of a collection, as many concurrently as there are workers, and
-// responds with the list of them.
+// deleteCollection deletes the matching objects of a collection and responds with the list of them. It deletes
+// DeleteCollectionWorkers objects concurrently.
 func (h *Handler) deleteCollection(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
 	accepted, err := h.requests.response(r, &request.Info{Name: "collection"}, s)
 	if err != nil {

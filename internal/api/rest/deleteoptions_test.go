@@ -10,8 +10,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
 )
 
-// TestProtobufDeleteOptions refuses an envelope of another kind or one that is broken: the
-// deletion must not be carried out.
+// TestProtobufDeleteOptions sends an envelope of another kind and a broken envelope. The server must refuse both
+// and delete nothing.
 func TestProtobufDeleteOptions(t *testing.T) {
 	body := func(kind string) []byte {
 		u := runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: kind}}

@@ -10,7 +10,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// get answers one object.
+// get responds with one object.
 func (h *Handler) get(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
 	accepted, err := h.requests.response(r, info, s)
 	if err != nil {
@@ -30,8 +30,8 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, info *request.Info
 	return h.unreadable.explainRead(r.Context(), s, found, err)
 }
 
-// read returns the object that the request names, as new as its resourceVersion
-// parameter demands, or as of asOf. Its value may be unreadable.
+// read returns the object that the request names: a state that is as new as the parameter resourceVersion demands,
+// or the state at asOf. Its value may be unreadable.
 func (h *Handler) read(r *http.Request, info *request.Info, s *served) (*cache.Object, error) {
 	past, asked, err := h.past.view(r, s, info)
 	if err != nil {

@@ -19,7 +19,8 @@ import (
 
 const defaultHistoryLimit, maxHistoryLimit = 100, 500
 
-// history answers the changes of an object, which may be gone. A Secret's values are shown only if the request asks for objects.
+// history responds with the changes of an object, also of a deleted one. Values, such as those of a Secret, are
+// shown only if the request asks for objects.
 func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
 	if info.Rest != "" || info.Name == "" {
 		return apierr.PathNotFound()
@@ -33,7 +34,7 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 		return err
 	}
 	if o.objects {
-		// The objects are what a get of them shows.
+		// A get shows these objects too, so the user needs the permission for it.
 		if err := h.past.may(ctx, "get", info, info.Namespace); err != nil {
 			return err
 		}
@@ -47,13 +48,13 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 	if err := hold(r, registry.MemoryOfChanges); err != nil {
 		return err
 	}
-	// One more than are shown, because a change is found by comparing with the version before.
+	// Read one version more than are shown: a change is found by comparing a version with the one before.
 	changes, more, err := s.Resource.Past.Changes(ctx, info.Namespace, info.Name, o.before, o.limit+1)
 	if err != nil {
 		return err
 	}
 	if len(changes) == 0 || changes[0].Revision < since {
-		// Not every user may know that an object had this name before the namespace was created again.
+		// Not every user may know that an object of an earlier namespace with the same name had this name.
 		if o.before > 0 {
 			return kerrors.NewResourceExpired("what was before is not kept any more")
 		}
@@ -101,8 +102,9 @@ func (h *Handler) history(w http.ResponseWriter, r *http.Request, info *request.
 	return writeAnswer(w, r, &answer)
 }
 
-// conversions decodes the changes of an object in their order. Those that a conversion webhook has to convert are converted in batches, as in
-// a list: one call for each of several hundred versions would hold up the request, and what else the webhook is for.
+// conversions decodes the changes of an object in their order. It lets a conversion webhook convert versions in
+// batches, as in a list. One call for each of several hundred versions would take long, and would delay other
+// requests that need the webhook.
 type conversions struct {
 	s       *served
 	changes []registry.PastChange

@@ -21,8 +21,8 @@ func hold(r *http.Request, n int) error {
 	return nil
 }
 
-// ownMemory returns about how many bytes a page takes that the cache does not have: the list of its objects, and the
-// objects and their encodings where the cache does not keep them.
+// ownMemory returns about how many bytes a page takes outside of the cache: for the list of its objects, and, if
+// the cache does not keep them, for the objects and their encodings.
 func (s *served) ownMemory(p *page) int {
 	const pointer, encodings = 8, 3
 	n := pointer * len(p.objects)

@@ -14,7 +14,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// list answers the objects of a collection.
+// list responds with the objects of a collection.
 func (h *Handler) list(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
 	accepted, err := h.requests.response(r, info, s)
 	if err != nil {
@@ -47,7 +47,8 @@ type page struct {
 	own       bool   // the objects were read for this page alone
 	// chunks yields the chunks of the cache's tree that the objects are in; nil if the page has only some objects of them.
 	chunks func(yield func(cache.Chunk) bool)
-	// once is set before the last call of each, which releases the objects.
+	// once is set before the last call of each. During this call, the page releases each object when it is
+	// yielded.
 	once bool
 	// streamed calls yield for the objects after those in objects, in their order, while it reads them from the store. It is set for a
 	// page whose objects are too large to be in memory together.
@@ -92,7 +93,7 @@ func (s *served) page(r *http.Request, sel *selection, o *listOptions) (*page, e
 	return p, expired(err, token)
 }
 
-// readPage reads up to limit objects, 0 being all, at or above start.
+// readPage reads up to limit objects at or above start. The limit 0 means all objects.
 func (s *served) readPage(
 	ctx context.Context, sel *selection, view *cache.View, start string, limit int,
 ) (*page, error) {
@@ -131,8 +132,8 @@ type collector struct {
 	sel   *selection
 	view  *cache.View
 	limit int // 0: none
-	// yield gets the chosen objects. If it is nil, they are added to objects, as long as they are in memory anyway or
-	// take no more than selection.retain.
+	// yield gets the chosen objects. If it is nil, they are added to objects, if the cache has them in memory
+	// anyway or they take no more than selection.retain.
 	yield   func(*cache.Object) error
 	objects []*cache.Object
 	bytes   int
@@ -173,7 +174,8 @@ func (c *collector) add(ctx context.Context, o *cache.Object) bool {
 	return len(c.waiting) < lookAt && c.waitingBytes < batchBytes || c.chooseWaiting(ctx)
 }
 
-// full reports whether the page is full, and notes that there is another object.
+// full reports whether the page has as many objects as the limit. It is called when there is another object, so it
+// also sets more.
 func (c *collector) full() bool {
 	c.more = c.limit > 0 && c.chosen == c.limit
 	return c.more
@@ -215,7 +217,7 @@ func (c *collector) chooseWaiting(ctx context.Context) bool {
 	return true
 }
 
-// finish chooses from what waits, and returns the error that ended the collecting.
+// finish chooses from the objects that still wait, and returns the error that the collector has met.
 func (c *collector) finish(ctx context.Context) error {
 	if c.err == nil && !c.more && (!c.tooLarge || c.limit > 0) {
 		c.chooseWaiting(ctx)
@@ -237,7 +239,7 @@ func (sel *selection) most(limit int) int {
 	return limit + 1
 }
 
-// streaming is most for a reader that retains none of the objects.
+// streaming returns the argument most of cache.View.Ascend for a reader that retains no objects.
 func (sel *selection) streaming() int {
 	if sel.everything() {
 		return cache.StreamingAll
@@ -325,8 +327,8 @@ func (s *served) viewToContinue(ctx context.Context, o *listOptions) (*cache.Vie
 	return view, &token, err
 }
 
-// expired returns the error of a list. Where the store has forgotten the revision of
-// a continue token, the answer has a token to continue at the latest state.
+// expired returns the error of a list. If the store no longer has the revision of a continue token, the answer has
+// a new token that continues at the latest state.
 func expired(err error, token *continueToken) error {
 	if compacted := (*storage.CompactedError)(nil); token == nil || !errors.As(err, &compacted) {
 		return err

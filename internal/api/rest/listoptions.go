@@ -92,7 +92,7 @@ type continueToken struct {
 
 const continueVersion = "meta.k8s.io/v1"
 
-// inconsistent as a token's revision continues at the latest state.
+// inconsistent is the revision of a token that continues the list at the latest state.
 const inconsistent = -1
 
 func (t continueToken) encode() string {

@@ -37,7 +37,8 @@ const (
 	streamMemory = 4 << 20
 	// streamBatch is about the size of a batch of objects, which are prepared and encoded together, in bytes.
 	streamBatch = 128 << 10
-	// maxBatches is the number of batches that are encoded at the same time, or wait to be sent: enough for a reader to be ahead.
+	// maxBatches is the number of batches that are encoded at the same time or wait to be sent. With this number,
+	// reading stays ahead of sending.
 	maxBatches = 8
 )
 
@@ -48,7 +49,8 @@ func (s *served) isReadOnce(accepted negotiate.Accepted, o *listOptions) bool {
 	return accepted.Media == scheme.JSON && !accepted.Pretty && o.Limit == 0 && !s.Resource.Renderer.IsPrepared()
 }
 
-// streamedPage returns the function page.streamed for what is at or above start, up to limit objects, 0 being all.
+// streamedPage returns the function page.streamed. It yields up to limit objects at or above start; the limit 0
+// means all objects.
 func (s *served) streamedPage(
 	sel *selection, view *cache.View, start string, limit int,
 ) func(context.Context, func(*cache.Object) error) error {
@@ -71,9 +73,10 @@ type batches struct {
 	encode encodeBatch
 	// room has a place for each streamBatch bytes of objects that are encoded, or wait to be sent.
 	room chan struct{}
-	// encoded are the batches in their order, some of which are still being encoded. It is closed at the end.
+	// encoded has the batches in their order. Some of them are still being encoded. It is closed after the last
+	// batch.
 	encoded chan *batch
-	// err and panicked are how reading ended. They are valid after encoded is closed.
+	// err and panicked are the error or the panic that ended reading. They are valid after encoded is closed.
 	err      error
 	panicked any
 
@@ -105,7 +108,7 @@ func (p *page) inBatches(ctx context.Context, encode encodeBatch, send func([]by
 	for one := range all.encoded {
 		<-one.done
 		if one.panicked != nil {
-			panic(one.panicked) // where the request is answered
+			panic(one.panicked) // in the goroutine of the request
 		}
 		err := one.err
 		if err == nil {
@@ -170,7 +173,8 @@ type listStream struct {
 	page     *page
 	out      *stream
 	b        []byte
-	// preparing is held by the batch that is prepared: a conversion webhook gets one call of a list at a time.
+	// preparing is locked while one batch is prepared, so that a conversion webhook gets only one call of a list
+	// at a time.
 	preparing sync.Mutex
 }
 
@@ -223,7 +227,7 @@ func (a answers) streamed(
 	case !l.out.begun:
 		return err
 	default:
-		// The status is on its way; cutting the connection is the only honest end.
+		// The status was sent already. Only a closed connection can tell the client of the error.
 		panic(http.ErrAbortHandler)
 	}
 	return nil
@@ -232,7 +236,7 @@ func (a answers) streamed(
 // partial reports whether items are the metadata of the objects.
 func (l *listStream) partial() bool { return l.accepted.As == negotiate.PartialMetadataList }
 
-// encoding returns a function that encodes batches of objects, of which item appends one to b.
+// encoding returns a function that encodes batches of objects. item appends the encoding of one object to b.
 func (l *listStream) encoding(
 	item func(ctx context.Context, b []byte, o *cache.Object) ([]byte, error),
 ) encodeBatch {
@@ -325,7 +329,7 @@ func (l *listStream) table(t *tableWriter) (err error) {
 	}
 	const separator = ","
 	err = l.send(separator, func(ctx context.Context, b []byte, objects []*cache.Object) ([]byte, error) {
-		t := *t // it remembers the last age
+		t := *t // a copy, because it remembers the last age
 		return l.encoding(func(ctx context.Context, b []byte, o *cache.Object) ([]byte, error) {
 			return t.appendRow(ctx, append(b, separator...), view{o: o})
 		})(ctx, b, objects)

@@ -91,8 +91,9 @@ func TestStreamedLists(t *testing.T) {
 	}
 }
 
-// TestMemoryOfStreamedLists lists 5 MiB of pods that are not in memory. A list that is sent while it is read counts the memory of its
-// beginning alone. One that would be read twice, or would lose its indentation, is read as a whole.
+// TestMemoryOfStreamedLists lists 5 MiB of pods that are not in memory. For a list that is sent while it is read,
+// only its beginning and the buffers of the stream count as memory. A list that would be read twice, or would lose
+// its indentation, is read as a whole.
 func TestMemoryOfStreamedLists(t *testing.T) {
 	shelf := newShelf(t)
 	const size = 5 << 20

@@ -73,8 +73,8 @@ func (s *served) itemEncoding(ctx context.Context, accepted negotiate.Accepted) 
 	}}, true
 }
 
-// writeByChunks responds to a list whose client accepts gzip, if the list is to be compressed in chunks. It returns
-// whether it is; if not, nothing was written.
+// writeByChunks responds to a list with compressed chunks if the client accepts gzip and the list is suitable. If
+// it returns false, it has written nothing.
 func (s *served) writeByChunks(
 	w http.ResponseWriter, r *http.Request, accepted negotiate.Accepted, p *page,
 ) (bool, error) {
@@ -170,8 +170,8 @@ type pageChunk struct {
 	own bool // it is not a chunk of the cache, so the cache does not keep it compressed
 }
 
-// inChunks returns the objects of the page in chunks. Objects that are only a part of a chunk of the cache, or that
-// have another state than in the cache, are a chunk of the page's own.
+// inChunks returns the objects of the page in chunks. If the objects are only a part of a chunk of the cache, or
+// differ from those in the cache, they are a chunk that only this page has.
 func (p *page) inChunks() (chunks []pageChunk) {
 	rest := p.objects
 	p.chunks(func(c cache.Chunk) bool {

@@ -24,7 +24,7 @@ func (c caller) zippedGet(path, accept string) (text []byte, compressed bool) {
 		c.t.Fatal(err)
 	}
 	req.Header.Set("Accept", accept)
-	req.Header.Set("Accept-Encoding", "gzip") // set here, the client leaves it as it comes
+	req.Header.Set("Accept-Encoding", "gzip") // set here, so that the client does not decompress the answer
 	resp, err := c.server.Client().Do(req)
 	if err != nil {
 		c.t.Fatal(err)
@@ -63,8 +63,7 @@ func (c caller) must(method, path, body string) {
 	}
 }
 
-// listForms are the media types of lists. Each must be the same text,
-// whether it is compressed or not.
+// listForms are the media types of lists. For each, the compressed and the plain list must be the same text.
 var listForms = []string{
 	"application/json",
 	"application/vnd.kubernetes.protobuf",
@@ -75,8 +74,8 @@ var listForms = []string{
 	"application/yaml",
 }
 
-// TestCompressedListsAreThePlainOnes changes objects at random and holds the
-// compressed answer to every kind of list against the plain one.
+// TestCompressedListsAreThePlainOnes changes objects at random. It compares the compressed answer with the plain
+// one for every kind of list.
 func TestCompressedListsAreThePlainOnes(t *testing.T) {
 	reg, server := verbsServer(t)
 	c := caller{t, server}
@@ -133,7 +132,7 @@ func TestCompressedListsAreThePlainOnes(t *testing.T) {
 			t.Errorf("no list as %s was compressed", accept)
 		}
 	}
-	// A list that nobody wrote since is put together without decoding.
+	// A list whose objects have not changed since the last list needs no decoding.
 	list := reg.Resource(schema.GroupResource{Resource: "configmaps"})
 	before := list.Decoder.Decodes()
 	c.zippedGet("/api/v1/configmaps", "application/json")
@@ -144,7 +143,7 @@ func TestCompressedListsAreThePlainOnes(t *testing.T) {
 	}
 }
 
-// TestWhatIsCompressed: answers above 128 KiB, to clients that read gzip.
+// TestWhatIsCompressed: only answers above 128 KiB to clients that accept gzip are compressed.
 func TestWhatIsCompressed(t *testing.T) {
 	_, server := verbsServer(t)
 	c := caller{t, server}

@@ -11,8 +11,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource"
 )
 
-// TestNamesOfAllKinds creates an object of each kind under names that cannot be part of a path. None
-// is stored, and none can be asked for.
+// TestNamesOfAllKinds creates an object of each kind under names that cannot be part of a path. No such object is
+// stored, and a request for one is refused.
 func TestNamesOfAllKinds(t *testing.T) {
 	_, server := verbsServer(t)
 	c := caller{t, server}

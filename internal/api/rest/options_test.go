@@ -114,7 +114,7 @@ func TestParseVersion(t *testing.T) {
 	}
 }
 
-// FuzzListOptions: a query never panics, and its numbers are those that were sent.
+// FuzzListOptions: no query causes a panic, and the numbers in the result are those in the query.
 func FuzzListOptions(f *testing.F) {
 	for _, q := range []string{
 		"", "limit=5&continue=x", "resourceVersion=1&resourceVersionMatch=Exact", "limit=-1", "limit=x",
@@ -155,7 +155,7 @@ func TestContinueToken(t *testing.T) {
 			t.Errorf("%+v came back as %+v, %v", token, back, err)
 		}
 	}
-	// One that another server of the same kind made.
+	// A token of kube-apiserver.
 	const reference = "eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MTIsInN0YXJ0IjoiYlx1MDAwMCJ9"
 	if token, err := parseContinue(reference); err != nil || token.Revision != 12 || token.Start != "b\x00" {
 		t.Errorf("%+v, %v", token, err)
@@ -206,7 +206,7 @@ func FuzzParseContinue(f *testing.F) {
 		if token.Revision == 0 || token.Start == "" {
 			t.Fatalf("%+v", token)
 		}
-		// Below a prefix, a key stays below it.
+		// A key stays below the prefix that it is joined to.
 		if joined := path.Join("/registry/pods/", token.Start); token.Start != "/" &&
 			!strings.HasPrefix(joined, "/registry/pods/") {
 			t.Fatalf("%q leaves the collection", token.Start)
@@ -242,13 +242,13 @@ func newShelf(t testing.TB) *shelf {
 	return &shelf{store, reg}
 }
 
-// pods returns the resource as the handler serves it.
+// pods returns the resource pods in the form that the handler serves.
 func (s *shelf) pods() *served {
 	pods := s.registry.Resource(schema.GroupResource{Resource: "pods"})
 	return newServed(registry.NewServed(pods, &pods.Kind.Versions[0]))
 }
 
-// put stores pods as they are: no validation stands between them and the cache.
+// put stores pods without validation.
 func (s *shelf) put(t testing.TB, pods []*corev1.Pod) {
 	t.Helper()
 	head := wire.NewEnvelopeHead("v1", "Pod")
@@ -264,7 +264,8 @@ func (s *shelf) put(t testing.TB, pods []*corev1.Pod) {
 	}
 }
 
-// variedPods have few values for each label and field, so that selectors meet.
+// variedPods returns pods with few different values for each label and field, so that selectors match several of
+// them.
 func variedPods(random *rand.Rand, n int) []*corev1.Pod {
 	pick := func(values ...string) string { return values[random.Intn(len(values))] }
 	var pods []*corev1.Pod
@@ -292,7 +293,7 @@ func variedPods(random *rand.Rand, n int) []*corev1.Pod {
 	return pods
 }
 
-// fieldsOf is what the fields of a pod are by way of the struct.
+// fieldsOf returns the selectable fields of a pod, read from the Go struct.
 func fieldsOf(p *corev1.Pod) fields.Set {
 	return fields.Set{
 		"metadata.name": p.Name, "metadata.namespace": p.Namespace, "spec.nodeName": p.Spec.NodeName,
@@ -303,7 +304,8 @@ func fieldsOf(p *corev1.Pod) fields.Set {
 	}
 }
 
-// selectedTwin selects with the published selectors over the structs.
+// selectedTwin selects pods by the selectors of apimachinery and the Go structs. It is the slow and simple twin of
+// selected.
 func selectedTwin(pods []*corev1.Pod, namespace, labelText, fieldText string) ([]string, error) {
 	byLabel, err := labels.Parse(labelText)
 	if err != nil {
@@ -361,8 +363,7 @@ func selected(t testing.TB, s *served, namespace, labelText, fieldText string, l
 	}
 }
 
-// TestSelectors lists by random selectors, in pages and at once, and compares with
-// the published selectors over the structs.
+// TestSelectors lists by random selectors, in pages and at once, and compares the result with selectedTwin.
 func TestSelectors(t *testing.T) {
 	random := rand.New(rand.NewSource(1))
 	s := newShelf(t)
@@ -417,7 +418,7 @@ func randomFields(random *rand.Rand) string {
 	return strings.Join(parts, ",")
 }
 
-// TestSelectorErrors: what is refused is refused with the words of the parsers.
+// TestSelectorErrors checks that invalid selectors are refused with the messages of apimachinery's parsers.
 func TestSelectorErrors(t *testing.T) {
 	s := newShelf(t).pods()
 	for _, text := range []string{
@@ -470,8 +471,8 @@ func FuzzSelector(f *testing.F) {
 	})
 }
 
-// TestInterestCoversSelection: an object that a selection matches concerns the
-// interest that its watch is woken by.
+// TestInterestCoversSelection checks that the interest of a watch, which decides whether a change wakes it,
+// includes every object that its selection matches.
 func TestInterestCoversSelection(t *testing.T) {
 	random := rand.New(rand.NewSource(3))
 	shelf := newShelf(t)
@@ -515,7 +516,7 @@ func TestManagerFromAgent(t *testing.T) {
 	}
 }
 
-// TestReadBody: the limit holds whatever the length is said to be.
+// TestReadBody: the limit of the body holds, whatever length the request declares.
 func TestReadBody(t *testing.T) {
 	for _, c := range []struct {
 		name        string

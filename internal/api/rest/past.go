@@ -42,7 +42,7 @@ func checkAsOf(r *http.Request, info *request.Info, s *served) error {
 	return kerrors.NewBadRequest("asOf is only for reads")
 }
 
-// past reads the past for users who may.
+// past reads the past for users who have the permission.
 type past struct {
 	rights history.Rights // what users may read of it
 	now    func() time.Time
@@ -110,8 +110,8 @@ func (h *Handler) page(
 	return p, history.NotKept(err)
 }
 
-// at returns the view at a revision, for a user who may read the history of the namespace of the request. What was there before
-// that namespace was created is for users who may read the history of all namespaces.
+// at returns the view at a revision, for a user who may read the history of the namespace of the request. A
+// revision before the creation of that namespace is only for users who may read the history of all namespaces.
 func (p past) at(
 	ctx context.Context, s *served, info *request.Info, revision int64,
 ) (*cache.View, error) {
@@ -126,12 +126,14 @@ func (p past) at(
 	return v, history.NotKept(err)
 }
 
-// mayRead returns the error for a user who may not read the history of the resource in a namespace, "" being all.
+// mayRead returns an error if the user may not read the history of the resource in a namespace. The namespace ""
+// means all namespaces.
 func (p past) mayRead(ctx context.Context, info *request.Info, namespace string) error {
 	return p.may(ctx, history.ReadHistory, info, namespace)
 }
 
-// may returns the error for a user who has no permission for a verb on the object or resource of the request itself, in a namespace.
+// may returns an error if the user may not use a verb on the object or resource of the request itself, in the
+// given namespace.
 func (p past) may(ctx context.Context, verb string, info *request.Info, namespace string) error {
 	return p.rights.May(ctx, verb, info, namespace)
 }

@@ -56,7 +56,7 @@ type patcher struct {
 	warnings []string
 }
 
-// warn hands the warnings of the last attempt to the client.
+// warn sends the warnings of the last attempt to the client.
 func (p *patcher) warn(ctx context.Context) {
 	for _, w := range p.warnings {
 		request.Warn(ctx, w)

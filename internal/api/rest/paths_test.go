@@ -42,7 +42,7 @@ func TestOddRequests(t *testing.T) {
 		code    int
 		message string
 	}{
-		// Subresources that connect, and logs, do not look at the version.
+		// Subresources that connect, and logs, ignore resourceVersion.
 		{"GET " + pods + "/p/log?resourceVersion=x", 404, `pods \"p\" not found`},
 		{"GET " + pods + "/p/exec?resourceVersion=x", 404, `pods \"p\" not found`},
 		{"POST " + pods + "/p/attach?resourceVersion=x", 404, `pods \"p\" not found`},
@@ -98,8 +98,8 @@ func TestOddRequests(t *testing.T) {
 	}
 }
 
-// bounded sends a request that must be answered, and its answer be read, within 20 seconds: a
-// watch that is served by mistake does not end by itself.
+// bounded sends a request and reads the answer. Both together must take at most 20 seconds, because a watch that
+// is served by mistake does not end by itself.
 func (c caller) bounded(method, path string) (answer []byte, code int, err error) {
 	const atMost = 20 * time.Second
 	ctx, cancel := context.WithTimeout(c.t.Context(), atMost)

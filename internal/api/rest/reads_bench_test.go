@@ -18,7 +18,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
-// discard is a ResponseWriter that keeps the status alone.
+// discard is a ResponseWriter that keeps only the status.
 type discard struct {
 	header http.Header
 	status int

@@ -12,8 +12,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// CBOR is made of decoded objects, since byte strings are their own type there.
-// It is off by default; nothing of it is kept.
+// CBOR is made from decoded objects, because JSON does not show which strings are byte strings, a type of its own
+// in CBOR. CBOR is off by default, and no encoding is cached.
 
 // decoded makes the object in this version with its apiVersion and kind.
 func (s *served) decoded(ctx context.Context, o *cache.Object) (runtime.Object, error) {

@@ -17,8 +17,8 @@ import (
 	"github.com/keelson-dev/keelson/config"
 )
 
-// TestCBOR writes, reads, lists and watches with CBOR bodies where the gate is on,
-// and is refused where it is off.
+// TestCBOR writes, reads, lists and watches with CBOR bodies if the feature gate is on, and checks that they are
+// refused if the gate is off.
 func TestCBOR(t *testing.T) {
 	conf := config.InMemory()
 	conf.API.FeatureGates = []string{"CBORServingAndStorage=true"}

@@ -85,7 +85,7 @@ func (s *served) writeJSONList(w http.ResponseWriter, r *http.Request, accepted 
 	}
 	out.close()
 	if err != nil {
-		// The status is on its way; cutting the connection is the only honest end.
+		// The status was sent already. Only a closed connection can tell the client of the error.
 		panic(http.ErrAbortHandler)
 	}
 	return nil
@@ -135,13 +135,13 @@ func encodeAll(
 	}
 	wait.Wait()
 	if panicked != nil {
-		panic(panicked) // where the request is answered
+		panic(panicked) // in the goroutine of the request
 	}
 	return size, err
 }
 
-// jsonList appends the list's document to b and returns the part that is not written yet. It calls add for each item
-// with the text before it and the item itself.
+// jsonList encodes a list. For each item it calls add with b and the item; b ends with the text before the item.
+// It returns the text that add has not written yet.
 func (s *served) jsonList(
 	ctx context.Context, accepted negotiate.Accepted, p *page, add func(b, item []byte) ([]byte, error), b []byte,
 ) (_ []byte, err error) {

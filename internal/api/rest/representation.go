@@ -9,9 +9,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// representation is what differs for clients between kinds with a Go type (typedRepresentation) and custom resources
-// (unstructuredRepresentation): the formats of requests and responses, how a list is framed, and the texts of some
-// errors. A resource gets one when it is bound.
+// representation has the differences that clients see between kinds with a Go type (typedRepresentation) and
+// custom resources (unstructuredRepresentation): the formats of requests and responses, the frame of a list, and
+// the texts of some errors. A resource gets one when it is bound.
 type representation interface {
 	// bodyKind returns the group, version and kind of a decoded body.
 	bodyKind(obj registry.Object) schema.GroupVersionKind
@@ -22,13 +22,13 @@ type representation interface {
 	// scaleDecodeError returns the error of a body that is not a Scale.
 	scaleDecodeError(err error) error
 
-	// endpoint adds to an endpoint which formats the kind has.
+	// endpoint returns e with the formats that the kind has.
 	endpoint(e negotiate.Endpoint) negotiate.Endpoint
 	// checkFormat returns an error for a negotiated format that the kind does not support.
 	checkFormat(accepted negotiate.Accepted) error
 	// goType returns the name of the kind's Go type in kube-apiserver's messages.
 	goType() string
-	// notAList returns the error of a request that wants one object as a list.
+	// notAList returns the error for a request of one object in the form of a list.
 	notAList() error
 
 	// encodeItem encodes an object that is not from the cache as its item JSON, and encodeProto as a message.

@@ -39,7 +39,7 @@ func writeTyped(
 	return writeBody(w, r, code, accepted, append(body, '\n'))
 }
 
-// writeSuccess answers the Status of a success.
+// writeSuccess responds with the Status of a success.
 func writeSuccess(
 	w http.ResponseWriter, r *http.Request, code int, accepted negotiate.Accepted, status *metav1.Status,
 ) error {
@@ -47,7 +47,7 @@ func writeSuccess(
 	return writeTyped(w, r, code, negotiate.Accepted{Media: accepted.Media, Pretty: accepted.Pretty}, statusProto, status)
 }
 
-// maxIndentation is how many bytes of indentation a response may have in addition to twice the size of its JSON.
+// maxIndentation limits the bytes of indentation of a response, in addition to twice the size of its JSON.
 // Otherwise the size of a deeply nested response would grow with the square of its depth.
 const maxIndentation = 8 << 20
 

@@ -1,8 +1,9 @@
-// Package rest serves the API's verbs over HTTP, one file per verb, with package registry for reads. Reads copy encoded
-// bytes; only writes, tables and other versions decode.
+// Package rest serves the API's verbs over HTTP; each verb has its file. It reads objects through package
+// registry. Most reads copy encoded bytes. Only writes, tables, and reads in a version that is not the stored one
+// decode objects.
 //
-// A write reads the request (writerequest.go), decodes the body (body.go, patch.go) and calls package write, which has
-// all further steps.
+// A write reads the request (writerequest.go), decodes the body (body.go, patch.go) and calls package write, which
+// has all further steps.
 package rest
 
 import (
@@ -37,7 +38,7 @@ import (
 // Options are the dependencies of the verbs.
 type Options struct {
 	Registry *registry.Registry
-	// Writes takes writes through their steps; nil is a pipeline that admits everything.
+	// Writes executes all writes; nil means a pipeline that admits everything.
 	Writes *write.Pipeline
 	// Authorizer decides whether a user may connect to a pod; nil allows all users.
 	Authorizer authz.Authorizer
@@ -48,27 +49,27 @@ type Options struct {
 	ConnectionBytesPerSecond int64
 	// ConnectObserver counts connections to pods; nil counts nothing.
 	ConnectObserver *ConnectMetrics
-	// Answers are the handlers of POST for kinds without stored objects (reviews). The map must not be changed
+	// Answers has the functions for a POST of kinds without stored objects (reviews). The map must not be changed
 	// afterwards.
 	Answers map[schema.GroupResource]registry.CreateFunc
-	// Blockers finds what objects wait for; nil answers 404.
+	// Blockers finds what objects wait for; if it is nil, such requests are answered with 404.
 	Blockers *blockers.Finder
-	// Undelete plans how objects come back; nil answers 404.
+	// Undelete plans how objects come back; if it is nil, such requests are answered with 404.
 	Undelete *undelete.Planner
-	// Computed make the objects of kinds without stored objects that can be read. It
-	// is not changed afterwards.
+	// Computed has functions that return the objects of readable kinds without stored objects. The map must not be
+	// changed afterwards.
 	Computed map[schema.GroupResource]Computed
-	// MinRequestTimeout is the least time a watch without timeoutSeconds lasts;
-	// it lasts up to twice that. Default 30 minutes.
+	// MinRequestTimeout is the shortest duration of a watch without timeoutSeconds. The duration is random, and
+	// shorter than twice this value. Default 30 minutes.
 	MinRequestTimeout time.Duration
-	// WatchCounter returns what counts an event of so many bytes that was sent for a resource; nil counts nothing.
+	// WatchCounter returns a function for a resource that counts a sent event and its bytes; nil counts nothing.
 	WatchCounter func(group, version, resource string) func(bytes int)
 	// Created is called with each object that a client has created, before the response; nil does nothing.
 	Created func(r *http.Request, s *registry.Served, o *cache.Object)
 	// DeleteCollectionWorkers is the number of objects of a collection that are deleted concurrently; 0 means one.
 	DeleteCollectionWorkers int
-	// NameUnreadable names objects that cannot be read from the store in the errors of reads, and lets clients that are
-	// allowed to delete them (the gate AllowUnsafeMalformedObjectDeletion).
+	// NameUnreadable names objects that cannot be read from the store in the errors of reads, and lets authorized
+	// clients delete such objects (the gate AllowUnsafeMalformedObjectDeletion).
 	NameUnreadable bool
 	// WatchListGzip compresses the events of watches that begin with the objects that exist.
 	WatchListGzip bool
@@ -87,7 +88,7 @@ type Handler struct {
 	connector  connector
 }
 
-// served is one resource in one version, with what its answers begin with.
+// served is one resource in one version, with the encoded beginnings of its answers.
 type served struct {
 	*registry.Served
 	form representation
@@ -139,7 +140,7 @@ type builtIn struct {
 	served func() *served // made for the first request
 }
 
-// BuiltIn returns what answers the requests for a version of a built-in resource.
+// BuiltIn returns the handler of a version of a built-in resource.
 func (h *Handler) BuiltIn(r *registry.Served) http.Handler {
 	return builtIn{h, sync.OnceValue(func() *served { return newServed(r) })}
 }
@@ -205,8 +206,8 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, s *served, verb 
 	return verb(h, w, r, info, s)
 }
 
-// checkPathName refuses the name of an object that cannot be one: "." and "..", and names with a
-// "%" or "/" after the path was decoded.
+// checkPathName refuses names that no object can have: ".", "..", and names that have a "%" or "/" after the path
+// was decoded.
 func checkPathName(info *request.Info) error {
 	if messages := apipath.IsValidPathSegmentName(info.Name); len(messages) > 0 && info.Name != "" {
 		return kerrors.NewBadRequest(fmt.Sprintf("Name parameter invalid: %q: %s", info.Name, strings.Join(messages, ";")))
@@ -224,7 +225,7 @@ var verbs = map[string]verbFunc{
 	"delete": (*Handler).delete, "deletecollection": (*Handler).deleteCollection,
 }
 
-// verb finds what serves a request.
+// verb returns the function that serves a request.
 func (b builtIn) verb(r *http.Request, info *request.Info, s *served) (verbFunc, error) {
 	if err := b.checkNamespace(info); err != nil {
 		return nil, err
@@ -261,8 +262,8 @@ func wellFormedPath(info *request.Info) bool {
 	return !info.VerbInPath
 }
 
-// checkNamespace refuses an object in a namespace without a name (".../namespaces//pods/x"). Only lists and watches across
-// namespaces may have such a path.
+// checkNamespace refuses the path of an object in a namespace if the name of the namespace is empty
+// (".../namespaces//pods/x"). Only lists and watches across namespaces may have such a path.
 func (b builtIn) checkNamespace(info *request.Info) error {
 	s := b.served()
 	if !s.Kind.Namespaced || !info.InNamespace || info.Namespace != "" || !wellFormedPath(info) {

@@ -9,8 +9,8 @@ import (
 	"github.com/keelson-dev/keelson/config"
 )
 
-// TestScaleApplyTakesReplicasAlone applies Scales that hold more than a Scale has, with force. What
-// is unknown is refused, and of the rest the Deployment takes the replicas alone.
+// TestScaleApplyTakesReplicasAlone applies Scales with more fields than a Scale has, with force. Unknown fields
+// are refused. Of the known fields, only the replicas change the Deployment.
 func TestScaleApplyTakesReplicasAlone(t *testing.T) {
 	s := startServer(t, config.InMemory()).accepting("application/json")
 	const deployments = "/apis/apps/v1/namespaces/default/deployments"
@@ -54,7 +54,8 @@ func TestScaleApplyTakesReplicasAlone(t *testing.T) {
 	}
 }
 
-// withoutReplicas reads a Deployment without its replicas and what follows from a write of them.
+// withoutReplicas reads a Deployment without its replicas and without the fields that change with every write of
+// replicas.
 func withoutReplicas(t *testing.T, s testServer, path string) string {
 	t.Helper()
 	status, answer := s.do(t, http.MethodGet, path, "", nil)

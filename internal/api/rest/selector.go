@@ -48,7 +48,7 @@ func (f *fieldSet) resolve(label string) (string, error) {
 	return "", fmt.Errorf("%q is not a known field selector: only \"metadata.name\", \"metadata.namespace\"", label)
 }
 
-// labelSet reads a cached object's labels as selectors want them.
+// labelSet implements labels.Labels for the sorted labels of a cached object.
 type labelSet []cache.Label
 
 func (l labelSet) find(key string) (string, bool) {
@@ -76,7 +76,7 @@ type selection struct {
 	name   string
 	labels labels.Selector // nil: everything
 	fields []requirement
-	// index is set where an indexed field must equal a value.
+	// index is the indexed field that must equal value; "" if there is none.
 	index, value string
 	// retain bounds the objects that a page retains, in bytes, if they are not in memory anyway.
 	retain int
@@ -101,7 +101,7 @@ func selectionFor(ctx context.Context, s *served, namespace, name string, o *lis
 	return sel, sel.requireAll(requirements)
 }
 
-// newSelection makes a selection of selectors alone.
+// newSelection makes a selection from selectors only, without other list options.
 func newSelection(ctx context.Context, s *served, namespace, name, labelText, fieldText string) (*selection, error) {
 	sel := &selection{s: s, namespace: namespace, name: name, retain: s.pageBytes}
 	requirements, err := sel.parse(ctx, labelText, fieldText)
@@ -189,8 +189,8 @@ func (sel *selection) matchesLabels(o *cache.Object) bool {
 	return (sel.name == "" || o.Name == sel.name) && (sel.labels == nil || sel.labels.Matches(labelSet(o.Labels)))
 }
 
-// needsPreparing reports whether a field that is selected by is in the item JSON of objects, so that these should be
-// prepared together.
+// needsPreparing reports whether the field selector has a field that is read from the item JSON of objects.
+// Objects should then be prepared together.
 func (sel *selection) needsPreparing() bool {
 	return slices.ContainsFunc(sel.fields, func(r requirement) bool { return sel.s.Resource.Renderer.PreparesFields(r.field) })
 }
@@ -216,7 +216,7 @@ func (sel *selection) prefix() string {
 	return ""
 }
 
-// interest returns the changes by which a watch of the selection is woken.
+// interest returns the changes that wake a watch of the selection.
 func (sel *selection) interest() cache.Interest {
 	in := cache.Interest{}
 	if sel.s.Kind.Namespaced {

@@ -13,8 +13,8 @@ import (
 // kube-apiserver.
 const gzipThreshold = 128 << 10
 
-// chunk is the number of bytes in one write to the transport: with fewer, larger writes the handler does not park at
-// each HTTP/2 frame. The first chunk of a body is longer than the threshold, or complete.
+// chunk is the number of bytes in one write to the transport. With smaller writes the handler would wait at each
+// HTTP/2 frame. The first chunk of a body is longer than gzipThreshold, or it is the whole body.
 const chunk = gzipThreshold + 1
 
 // stream sends a long body in chunks, compressed if it is long enough.
@@ -39,7 +39,7 @@ func newStream(w http.ResponseWriter, r *http.Request, media scheme.Media, size 
 	return st, nil
 }
 
-// flush writes b, which has at least chunk bytes or is the end, and returns it emptied.
+// flush writes b and returns it empty. b must have at least chunk bytes, or be the end of the body.
 func (st *stream) flush(b []byte) ([]byte, error) {
 	st.begin(len(b))
 	return b[:0], st.write(b)

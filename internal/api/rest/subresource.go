@@ -17,7 +17,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// subresourceVerb finds what serves a request on a subresource.
+// subresourceVerb returns the function that serves a request on a subresource.
 func (s *served) subresourceVerb(r *http.Request, info *request.Info) (verbFunc, error) {
 	sub := s.Kind.Subresource(info.Subresource)
 	if verb := s.hiddenVerb(info); sub == nil && verb != nil {
@@ -64,7 +64,7 @@ func notServed(what string) error {
 	)
 }
 
-// virtualVerb serves a kind without stored objects.
+// virtualVerb returns the function for a verb of a kind without stored objects.
 func (h *Handler) virtualVerb(s *served, verb string) verbFunc {
 	if h.o.Computed[s.gr] != nil {
 		return computedVerbs[verb]
@@ -80,8 +80,8 @@ func (h *Handler) virtualVerb(s *served, verb string) verbFunc {
 	}
 }
 
-// createSubresource serves POST on a subresource (binding, eviction, token), and of a virtual kind whose object has its
-// name in the body (bindings).
+// createSubresource serves a POST to a subresource (binding, eviction, token). It also serves a POST of a virtual
+// kind whose object has its name in the body (bindings).
 func (h *Handler) createSubresource(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
 	sub := s.Kind.Subresource(info.Subresource)
 	create := sub.Create
@@ -136,7 +136,7 @@ var hiddenVerbs = map[string]verbFunc{
 	request.SubresourceBlame: (*Handler).blame, request.SubresourceUndelete: (*Handler).undelete, request.SubresourceRevert: (*Handler).revert,
 }
 
-// hiddenVerb returns what serves a request on a hidden subresource, nil if it is for another one.
+// hiddenVerb returns the function for a GET of a hidden subresource. It returns nil for other requests.
 func (s *served) hiddenVerb(info *request.Info) verbFunc {
 	if info.Verb != "get" || s.Resource.Virtual() {
 		return nil

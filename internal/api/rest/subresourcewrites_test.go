@@ -49,28 +49,28 @@ var ownMembers = map[string][]string{
 	"certificatesigningrequests/status": {"status.certificate", "status.conditions"},
 }
 
-// alsoChanged are the fields outside of a subresource that a write of it changes all the same, by
-// group and resource. With kube-apiserver it is so too, since the strategies of its kinds bring back the
-// specification and say for each kind what else: a run of this test with -subresource-server against
-// kube-apiserver 1.36.3 found the same fields, and one more (it lets generateName of a pod's parts change). A status that is not named takes statusMetadata, another
-// subresource nothing.
+// alsoChanged has the fields outside of a subresource that a write of the subresource changes nevertheless, by
+// group and resource. In kube-apiserver, the strategy of each kind decides this. A run of this test with
+// -subresource-server against kube-apiserver 1.36.3 found the same fields, and one more: it lets the generateName
+// of some subresources of a pod change. For a status that is not listed here, the fields are statusMetadata; for
+// another subresource there are none.
 var alsoChanged = map[string][]string{
-	// The labels select what belongs to the Deployment.
+	// Not the labels: they decide which objects belong to the Deployment.
 	"apps/deployments/status": {
 		"metadata.annotations", "metadata.finalizers", "metadata.generateName", "metadata.ownerReferences",
 	},
-	// Kubelets write it: owners are not theirs to set.
+	// Kubelets write this status, and they may not set owners.
 	"/pods/status": {"metadata.annotations", "metadata.finalizers", "metadata.generateName", "metadata.labels"},
-	// The strategies of these bring back all metadata that an ordinary update may change.
+	// The strategies of these kinds restore all metadata that an ordinary update may change.
 	"admissionregistration.k8s.io/validatingadmissionpolicies/status": {"metadata.generateName"},
 	"apiregistration.k8s.io/apiservices/status":                       {"metadata.generateName"},
 	"flowcontrol.apiserver.k8s.io/flowschemas/status":                 {"metadata.generateName"},
 	"flowcontrol.apiserver.k8s.io/prioritylevelconfigurations/status": {"metadata.generateName"},
 	"resource.k8s.io/resourceclaims/status":                           {"metadata.generateName"},
 	"storage.k8s.io/volumeattachments/status":                         {"metadata.generateName"},
-	// The one who approves is trusted with the metadata as a signer is.
+	// An approver may change the metadata, as a signer may.
 	"certificates.k8s.io/certificatesigningrequests/approval": statusMetadata,
-	// So is the one who finalizes a namespace.
+	// A client that finalizes a namespace may too.
 	"/namespaces/finalize": statusMetadata,
 }
 
@@ -84,7 +84,7 @@ type subresourceCase struct {
 	version *registry.Version
 	sub     *registry.Subresource
 	path    string
-	// tree says that it is a custom resource's: no protobuf, no strategic merge patch.
+	// tree means that the kind is a custom resource: it has no protobuf and no strategic merge patch.
 	tree bool
 }
 
@@ -107,9 +107,9 @@ func (c subresourceCase) allowed() []string {
 	return nil
 }
 
-// TestSubresourceWrites sends, to each subresource of each kind in each version, by every kind of
-// write, bodies that set the fields which the subresource does not own: all at once, and each by
-// itself. No field changes but those of the subresource and those in alsoChanged.
+// TestSubresourceWrites writes each subresource of each kind in each version, with every kind of write. The bodies
+// set the fields that the subresource does not own, first all at once and then each by itself. Only the fields of
+// the subresource and those in alsoChanged may change.
 func TestSubresourceWrites(t *testing.T) {
 	s := subresourceServer(t)
 	creates := recordedCreates(t)
@@ -193,7 +193,7 @@ func (c subresourceCase) writeAll(t *testing.T, s testServer) {
 	}
 }
 
-// create makes the object, and what it needs.
+// create creates the object, and the objects that it needs.
 func (c *subresourceCase) create(t *testing.T, s testServer, create recordedCreate) {
 	t.Helper()
 	// Both may exist.
@@ -227,8 +227,8 @@ type part struct {
 	fields map[string]any
 }
 
-// parts returns all fields but those of metadata that no write may set, and each field of the first two levels by
-// itself.
+// parts returns one part with all fields, and one part for each field of the first two levels. Fields of metadata
+// that no write may set are left out.
 func (c subresourceCase) parts(t *testing.T) []part {
 	t.Helper()
 	all, _ := sample(reflect.TypeOf(c.version.New()).Elem(), nil).(map[string]any)
@@ -264,7 +264,7 @@ func sampleMetadata() map[string]any {
 	}
 }
 
-// sample returns a value for a field of a Go type: every field that it has, set.
+// sample returns a value of a Go type in which every field is set.
 func sample(of reflect.Type, within []reflect.Type) any {
 	if value, ok := sampleOf(of); ok {
 		return value
@@ -360,7 +360,8 @@ func remove(value any, path []string) {
 	}
 }
 
-// overlay returns over with what live has beside it: elements of lists keep their names.
+// overlay returns over, and adds the fields that only live has. Elements of lists keep the names that they have in
+// live.
 func overlay(live, over any) any {
 	switch over := over.(type) {
 	case map[string]any:
@@ -395,7 +396,7 @@ func overlay(live, over any) any {
 // A way is one kind of write.
 type way struct {
 	name, verb, method, contentType string
-	// body makes the body that sets fields of live, which is what a GET of the subresource returns.
+	// body returns a body that sets fields in live, the object that a GET of the subresource has returned.
 	body func(c subresourceCase, live, fields map[string]any) ([]byte, error)
 }
 
@@ -452,7 +453,7 @@ func jsonPatch(_ subresourceCase, live, fields map[string]any) ([]byte, error) {
 	return json.Marshal(ops)
 }
 
-// touched is what of live the fields overlay.
+// touched returns the part of live that the fields change, after the change.
 func touched(live, fields map[string]any) map[string]any {
 	merged := overlay(live, fields).(map[string]any)
 	out := map[string]any{}
@@ -531,7 +532,8 @@ func read(t *testing.T, s testServer, path string) map[string]any {
 	return doc
 }
 
-// outside is a document without what belongs to the subresource and what every write changes.
+// outside removes from a document the fields of the subresource and the fields that every write changes, and
+// returns it.
 func (c subresourceCase) outside(doc map[string]any) map[string]any {
 	without(doc, c.own())
 	without(doc, []string{"metadata.managedFields", "metadata.resourceVersion"})
@@ -636,8 +638,8 @@ func waitServed(t *testing.T, s testServer, collection string) {
 	}
 }
 
-// TestPostedSubresources posts to the subresources that take objects of their own, with all that these
-// can say. The parent changes where it is meant to.
+// TestPostedSubresources posts to the subresources that take objects of their own kind, with all fields set. Of
+// the parent, only the fields in changes may change.
 func TestPostedSubresources(t *testing.T) {
 	s := startServer(t, config.InMemory()).accepting("application/json")
 	const pods, accounts = "/api/v1/namespaces/default/pods", "/api/v1/namespaces/default/serviceaccounts"
@@ -693,8 +695,8 @@ func TestPostedSubresources(t *testing.T) {
 	}
 }
 
-// TestDeepYAML reads a custom resource that is nested deeply as YAML and indented: the answer is not larger by
-// the square of its depth.
+// TestDeepYAML reads a deeply nested custom resource as YAML and as indented JSON. The size of the answer must not
+// grow with the square of the depth.
 func TestDeepYAML(t *testing.T) {
 	s := startServer(t, config.InMemory()).accepting("application/json")
 	const definitions, collection = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",

@@ -15,7 +15,7 @@ import (
 // only the object of that name, or none if it does not exist.
 type Computed func(ctx context.Context, name string) ([]registry.Object, error)
 
-// computedVerbs are the verbs of such kinds.
+// computedVerbs are the verbs of kinds whose objects are computed.
 var computedVerbs = map[string]verbFunc{
 	"get": (*Handler).getComputed, "list": (*Handler).listComputed, "watch": (*Handler).watchComputed,
 }
@@ -39,8 +39,7 @@ func (h *Handler) getComputed(w http.ResponseWriter, r *http.Request, info *requ
 	return h.answers.object(w, r, s, http.StatusOK, accepted, view{o: o})
 }
 
-// listComputed answers all objects that are selected: there are no pages and no
-// resource versions.
+// listComputed responds with all selected objects. There are no pages and no resource versions.
 func (h *Handler) listComputed(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
 	accepted, err := h.requests.response(r, info, s)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// includeObject reads the parameter: what a row carries of its object.
+// includeObject reads the parameter includeObject: which part of its object a row contains.
 func includeObject(r *http.Request) (metav1.IncludeObjectPolicy, error) {
 	switch policy := metav1.IncludeObjectPolicy(queryValue(r, "includeObject")); policy {
 	case "":
@@ -47,7 +47,7 @@ type tableWriter struct {
 	s        *served
 	accepted negotiate.Accepted
 	include  metav1.IncludeObjectPolicy
-	// object is the decoded object where there is just one and it is at hand.
+	// object is the decoded object if the table has just one and it is already decoded.
 	object registry.Object
 	// listed are the objects of the rows of a list, and listCells returns their cells; both are nil if the rows of the kind do
 	// not depend on each other.
@@ -104,7 +104,7 @@ func sortRows(ctx context.Context, s *served, rows []view) error {
 	return nil
 }
 
-// setListCells decodes the objects of the rows and calls of for their cells.
+// setListCells decodes the objects of the rows and passes them to of, which returns the function listCells.
 func (t *tableWriter) setListCells(
 	ctx context.Context, rows []view, of func([]registry.Object) func(registry.Object) []any,
 ) error {
@@ -121,8 +121,8 @@ func (t *tableWriter) setListCells(
 	return nil
 }
 
-// streamedRows is from how many rows on a table is sent in chunks; a smaller one
-// is put together first, so that an error can still be answered.
+// streamedRows is the largest number of rows of a table that is put together before it is sent, so that an error
+// can still be answered. A larger table is sent in chunks.
 const streamedRows = 100
 
 // stream sends a long table in chunks.
@@ -150,7 +150,7 @@ func (t *tableWriter) stream(w http.ResponseWriter, r *http.Request, b []byte, p
 	defer out.close()
 	for _, v := range rows[1:] {
 		if b, err = t.appendRow(r.Context(), append(b, ','), v); err != nil {
-			// The status is on its way; cutting the connection is the only honest end.
+			// The status was sent already. Only a closed connection can tell the client of the error.
 			panic(http.ErrAbortHandler)
 		}
 		if len(b) >= chunk {

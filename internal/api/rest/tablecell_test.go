@@ -7,7 +7,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// TestDistanceCell checks that a kept row has the moment of a distance, which is ahead at first.
+// TestDistanceCell checks that a cached row stores the time of a registry.Distance and not its text. The time is
+// first in the future.
 func TestDistanceCell(t *testing.T) {
 	at := time.Unix(1_800_000_000, 5)
 	row, err := appendCell(nil, registry.Distance{To: at})

@@ -47,7 +47,7 @@ func (s *served) encodeCells(obj registry.Object, cells func(registry.Object) []
 			return nil, err
 		}
 	}
-	return bytes.Clone(b), nil // it is kept: without room to grow
+	return bytes.Clone(b), nil // a copy without unused capacity, because it is cached
 }
 
 func appendConditions(b []byte, conditions []metav1.TableRowCondition) ([]byte, error) {
@@ -88,7 +88,7 @@ func appendCell(b []byte, value any) ([]byte, error) {
 	return append(b, after[1:]...), nil
 }
 
-// ages writes ages as they are at a time.
+// ages replaces the marks in rows by ages as of now.
 type ages struct {
 	now time.Time
 	// mark is the last mark, and text its text: neighbours often have the same age.
@@ -109,7 +109,7 @@ func (a *ages) append(b, row []byte) []byte {
 	}
 }
 
-// of returns the age for a mark, as it stands between the quotes of a JSON string.
+// of returns the age for a mark, as a JSON string without its quotes.
 func (a *ages) of(mark []byte) []byte {
 	if a.mark == string(mark) {
 		return a.text
@@ -120,7 +120,7 @@ func (a *ages) of(mark []byte) []byte {
 	if nanoseconds&distanceBit != 0 {
 		age = registry.Distance{To: at}.Text(a.now)
 	}
-	text, _ := scheme.Marshal(age) // a string
+	text, _ := scheme.Marshal(age) // encoding a string cannot fail
 	a.mark, a.text = string(mark), text[1:len(text)-1]
 	return a.text
 }

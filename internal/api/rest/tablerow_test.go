@@ -33,7 +33,7 @@ func TestCachedRowsEqualNewRows(t *testing.T) {
 			if resp.StatusCode != http.StatusCreated {
 				t.Fatalf("POST %s: %d", create.Path, resp.StatusCode)
 			}
-			// At one moment twice, and later: years, days and seconds read differently.
+			// Read twice at the same time, and then later: ages in seconds, days and years have different forms.
 			for _, later := range []time.Duration{0, 0, 90 * time.Second, 49 * time.Hour, 3 * 365 * 24 * time.Hour, -time.Hour} {
 				now = now.Add(later)
 				got := cellsOf(t, c.get(create.Path, asTable))
@@ -43,7 +43,7 @@ func TestCachedRowsEqualNewRows(t *testing.T) {
 			}
 		})
 	}
-	// What was kept is not what a changed object shows.
+	// An object that has changed must not show its cached row.
 	const path = "/api/v1/namespaces/" + someNamespace + "/configmaps"
 	const body = `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"changes"},"data":`
 	for _, step := range []struct {

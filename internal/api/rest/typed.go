@@ -33,8 +33,8 @@ func (t typedRepresentation) bodyKind(_ registry.Object) schema.GroupVersionKind
 
 func (typedRepresentation) patchTypes() []string { return typedPatchTypes }
 
-// refusePatchType lists the accepted types if one of those in the header, which may be a list, is among them: such a
-// request gets past the router of kube-apiserver, which refuses all others.
+// refusePatchType lists the accepted types if one of the types in the header is accepted; the header may be a
+// list. The router of kube-apiserver lets only such requests pass, and refuses all others with another error.
 func (typedRepresentation) refusePatchType(contentType string, accepted []string) error {
 	for part := range strings.SplitSeq(contentType, ",") {
 		mediaType, _, _ := strings.Cut(part, ";")

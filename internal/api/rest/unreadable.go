@@ -18,9 +18,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// This file is about objects whose stored value cannot be read (KEP-3926): it cannot be decrypted, or it cannot be decoded as
-// an object of the version that a client asked for. Reads name them in their errors, and a client that is allowed to can delete
-// them.
+// This file is about objects whose stored value cannot be read (KEP-3926): it cannot be decrypted, or it cannot be
+// decoded as an object of the version that a client asked for. The errors of reads name such objects. Clients with
+// a special permission can delete them.
 
 // maxUnreadable is the largest number of unreadable objects that the error of one list names.
 const maxUnreadable = 100
@@ -71,7 +71,8 @@ func (u unreadable) explainDelete(ctx context.Context, s *served, info *request.
 	return u.explainRead(ctx, s, o, err)
 }
 
-// explainRead returns the error of a read of one object: about its value if that cannot be read, else err.
+// explainRead returns an error for a failed read of one object. If the value of the object cannot be read, the
+// error says why; otherwise it is err.
 func (u unreadable) explainRead(ctx context.Context, s *served, o *cache.Object, err error) error {
 	if !u.possible(ctx, err) {
 		return err
@@ -90,7 +91,7 @@ const (
 	corruptObject = 7
 )
 
-// explainList is explainRead for the objects of a list in a namespace, or in all.
+// explainList is explainRead for the objects of a list in a namespace; "" means all namespaces.
 func (u unreadable) explainList(ctx context.Context, s *served, namespace string, err error) error {
 	if !u.possible(ctx, err) {
 		return err
@@ -187,7 +188,7 @@ func (u unreadable) authorizeDelete(ctx context.Context, info *request.Info, s *
 	return nil
 }
 
-// refuseUnsafeCollection is the error of the option to delete what cannot be read in a request for a collection.
+// refuseUnsafeCollection returns the error for a deletecollection with the option to delete unreadable objects.
 func refuseUnsafeCollection() error {
 	return invalidOptions("DeleteOptions", field.ErrorList{field.Invalid(
 		field.NewPath("ignoreStoreReadErrorWithClusterBreakingPotential"), true,

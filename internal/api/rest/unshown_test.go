@@ -69,8 +69,8 @@ func TestInvalidRawJSON(t *testing.T) {
 	}
 }
 
-// TestObjectThatCannotBeShown reads and deletes an object that another server stored and that has no JSON. The
-// others of its kind are listed, and it says itself what is wrong with it.
+// TestObjectThatCannotBeShown reads and deletes an object that another server stored and that has no JSON. A list
+// contains its metadata beside the other objects, and an annotation says what is wrong with it.
 func TestObjectThatCannotBeShown(t *testing.T) {
 	store, _, server := verbsServerOn(t, nil)
 	c := caller{t, server}

@@ -43,7 +43,7 @@ func (unstructuredRepresentation) refusePatchType(_ string, accepted []string) e
 	return apierr.UnsupportedMediaType(accepted)
 }
 
-// scaleDecodeError hides the error, as kube-apiserver does: there it fails to name the kind in the message.
+// scaleDecodeError replaces the error, as in kube-apiserver, which fails to name the kind in its message.
 func (unstructuredRepresentation) scaleDecodeError(error) error {
 	return kerrors.NewBadRequest(`no kind is registered for the type v1.Scale in scheme "pkg/runtime/scheme.go:111"`)
 }
@@ -74,20 +74,20 @@ func (unstructuredRepresentation) encodeItem(obj registry.Object) ([]byte, error
 	return scheme.MarshalTree(obj)
 }
 
-// encodeProto shows metadata alone: nothing else of a custom resource has a protobuf encoding.
+// encodeProto encodes only the metadata: nothing else of a custom resource has a protobuf encoding.
 func (unstructuredRepresentation) encodeProto(obj registry.Object) ([]byte, error) {
 	return registry.PartialMetadata(obj)
 }
 
 func (r unstructuredRepresentation) listHead(b []byte, _ *page) []byte {
-	version, _ := json.Marshal(r.s.GVK.GroupVersion().String()) // a string
+	version, _ := json.Marshal(r.s.GVK.GroupVersion().String()) // encoding a string cannot fail
 	b = append(b, `{"apiVersion":`...)
 	b = append(b, version...)
 	return append(b, `,"items":[`...)
 }
 
 func (r unstructuredRepresentation) listTail(b []byte, p *page) []byte {
-	kind, _ := json.Marshal(r.s.Kind.List()) // a string
+	kind, _ := json.Marshal(r.s.Kind.List()) // encoding a string cannot fail
 	b = append(b, `],"kind":`...)
 	b = append(b, kind...)
 	b = append(b, `,"metadata":{"continue":"`...)
@@ -101,7 +101,7 @@ func (r unstructuredRepresentation) listTail(b []byte, p *page) []byte {
 	return append(b, "\"}}\n"...)
 }
 
-// metadataListTail gives a list without items the value null for them, as kube-apiserver does.
+// metadataListTail sets items to null in a list without items, as kube-apiserver does.
 func (unstructuredRepresentation) metadataListTail(b []byte, p *page) []byte {
 	if p.isEmpty() {
 		return append(b[:len(b)-1], "null}\n"...)

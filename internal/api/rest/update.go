@@ -32,7 +32,8 @@ func (h *Handler) update(w http.ResponseWriter, r *http.Request, info *request.I
 		Make: func(context.Context, *write.Current) (registry.Object, error) {
 			obj := sent
 			if !first {
-				// Another attempt begins with the object in the request, unchanged by the first.
+				// A further attempt begins with the object of the request again, without the changes of the first
+				// attempt.
 				var err error
 				if obj, err = s.decodeBody(r, in); err != nil {
 					return nil, err

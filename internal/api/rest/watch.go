@@ -218,7 +218,7 @@ func (st *watchStream) initial(ctx context.Context, revision int64, o *listOptio
 	return view.Revision(), err
 }
 
-// followOn sends the events from st.at on.
+// followOn sends the events after the place st.at.
 func (st *watchStream) followOn(ctx context.Context) error {
 	cursor, err := st.s.Resource.Reader.Watch(ctx, st.at.revision-1, st.sel.interest())
 	if err != nil {
@@ -248,8 +248,8 @@ func (st *watchStream) followOn(ctx context.Context) error {
 	}
 }
 
-// bookmarkTime delivers when the next bookmark is due: every minute, and shortly
-// before the watch ends. It is nil for a watch that wants none.
+// bookmarkTime returns a channel that delivers when the next bookmark is due: every minute, and shortly before the
+// watch ends. It is nil if the watch wants no bookmarks.
 func (st *watchStream) bookmarkTime() <-chan time.Time {
 	if !st.bookmarks {
 		return nil
@@ -331,7 +331,8 @@ func (st *watchStream) appendEvent(ctx context.Context, b []byte, e *cache.Event
 	return b, nil
 }
 
-// concerns reports whether the object is selected and whether prev was. A prev that could not be read may have been.
+// concerns reports whether the object is selected and whether prev was. If prev cannot be read, was is true,
+// because it may have been selected.
 func (st *watchStream) concerns(ctx context.Context, object, prev *cache.Object) (is, was bool, err error) {
 	if object != nil {
 		if is, err = st.sel.matches(ctx, object); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/apiresponse"
 )
 
-// zipsWatch reports whether the events of a watch are compressed: those of a watch that begins with the objects that exist
-// and marks their end, if the client reads gzip (the gate WatchListCompression). Events of other watches never are.
+// zipsWatch reports whether the events of a watch are compressed (the gate WatchListCompression). The watch must
+// begin with the objects that exist and mark their end, and the client must accept gzip.
 func (h *Handler) zipsWatch(r *http.Request, o *listOptions) bool {
 	initial := o.ResourceVersionMatch == "" && (o.ResourceVersion == "" || o.ResourceVersion == "0")
 	if o.SendInitialEvents != nil {
@@ -40,7 +40,7 @@ var lastBlock = []byte{0x03, 0x00}
 
 // deflaters are compressors that wait for a text.
 var deflaters = sync.Pool{New: func() any {
-	z, _ := flate.NewWriter(nil, flate.BestSpeed) // a level that there is
+	z, _ := flate.NewWriter(nil, flate.BestSpeed) // BestSpeed is a valid level
 	return z
 }}
 

@@ -11,8 +11,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
-// TestWatchListsAreCompressed has what kube-apiserver 1.37 does: events are compressed if the watch begins with the objects
-// that exist and marks their end.
+// TestWatchListsAreCompressed: as in kube-apiserver 1.37, events are compressed if the watch begins with the
+// objects that exist and marks their end.
 func TestWatchListsAreCompressed(t *testing.T) {
 	const path = apitest.ConfigMapsPath + "?watch=1&timeoutSeconds=1&"
 	const initial = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&"
@@ -41,7 +41,7 @@ func TestWatchListsAreCompressed(t *testing.T) {
 	}
 }
 
-// checkWatch checks that the events of a watch are compressed, and that they are complete then.
+// checkWatch checks whether the events of a watch are compressed, and that a compressed stream is complete.
 func checkWatch(t *testing.T, a apitest.Answer, zipped bool) {
 	if got := a.Header.Get("Content-Encoding") == "gzip"; got != zipped {
 		t.Fatalf("compressed %v, want %v", got, zipped)

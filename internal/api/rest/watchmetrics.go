@@ -6,8 +6,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 )
 
-// NewWatchMetrics registers the metrics of the events of watches. It returns Options.WatchCounter, whose resources must be
-// served ones. It may be called once.
+// NewWatchMetrics registers the metrics of the events of watches, and returns the function for
+// Options.WatchCounter. That function may be called only for served resources. NewWatchMetrics may be called once.
 func NewWatchMetrics(m *metrics.Metrics) func(group, version, resource string) func(bytes int) {
 	labels := []string{"group", "version", "resource"}
 	count := m.Counters("apiserver_watch_events_total", "[BETA] Number of events sent in watch clients", labels...)

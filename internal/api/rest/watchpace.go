@@ -17,8 +17,8 @@ const (
 	pacePeriod = 50 * time.Millisecond
 	busyEvents = 20 // in pacePeriod: 400 a second
 	sendGap    = 4 * time.Millisecond
-	// manyEvents is the number of events sent together from which there is no pause after them, because the watch is
-	// behind.
+	// manyEvents is the smallest number of events in one write after which there is no pause: with so many events,
+	// the watch is behind.
 	manyEvents = 16
 )
 

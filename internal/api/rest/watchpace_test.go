@@ -23,7 +23,7 @@ func TestPacer(t *testing.T) {
 		now, sent, writes := start, 0, 0
 		for sent < 1000 {
 			now = now.Add(p.pause(now))
-			// All that was made until now, or the next that will be.
+			// The events that were made until now, or, if all of them were sent, the next ones.
 			ready := (int(now.Sub(start)/c.every) + 1) * c.burst
 			if ready <= sent {
 				now = start.Add(time.Duration(sent/c.burst) * c.every)
@@ -38,7 +38,7 @@ func TestPacer(t *testing.T) {
 			t.Errorf("%s: %d writes for %d events, not %d to %d", c.name, writes, sent, c.least, c.most)
 		}
 	}
-	// After a pause nothing waits.
+	// After a time without events, an event does not wait.
 	var p pacer
 	now := time.Unix(1e9, 0)
 	for range 500 {

@@ -9,10 +9,11 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// A watch in a version that objects have to be converted to needs a conversion webhook for its events. While the webhook
-// fails, the watch stays open, sends nothing, and tries the same event again after firstRetry, and then after twice as
-// long each time, up to lastRetry. It ends with its own timeout, with 410 if the event has left the log and the history,
-// or when the log of a removed resource goes: about 30 s after the definition. Meanwhile it holds no event: it has a place, and gets a new cursor for each try.
+// A watch in a version that objects have to be converted to needs a conversion webhook for its events. While the
+// webhook fails, the watch stays open, sends nothing, and tries the same event again after firstRetry, and then
+// after twice as long each time, up to lastRetry. It ends with its timeout, or with 410 if the event is no longer
+// in the log and the history, or about 30 s after its definition is removed. Between the tries it keeps only a
+// place and no event, and it opens a new cursor for each try.
 const (
 	firstRetry = 250 * time.Millisecond
 	lastRetry  = 4 * time.Second
@@ -32,8 +33,8 @@ func (p *place) pass(e *cache.Event) {
 	p.events++
 }
 
-// skip returns events without those before the place. again is the number of events of its revision that are still to be
-// skipped.
+// skip removes the events before the place from the beginning of events. again is the number of events of the
+// place's revision that are still to be skipped.
 func (p *place) skip(events []*cache.Event, again int) (_ []*cache.Event, left int) {
 	for ; len(events) > 0 && again > 0; again-- {
 		if events[0].Revision != p.revision {

@@ -28,10 +28,10 @@ import (
 const (
 	// watchChunk is the number of bytes in one write of a watch.
 	watchChunk = 32 << 10
-	// largeText is from how many bytes on the text of an object is written piece by piece.
+	// largeText is the size in bytes from which the text of an object is written piece by piece.
 	largeText = 16 << 10
-	// initialStall is for how long a write of initial events may take. Until they are sent, a watch holds the state
-	// that it began with.
+	// initialStall is the longest time that a write of initial events may take. Until they are sent, a watch holds
+	// the state that it began with.
 	initialStall = 30 * time.Second
 	// initialMemory is about how many bytes a watch holds while it sends initial events that are not in memory: a page of
 	// the store, and an object with its encoding.
@@ -96,7 +96,7 @@ func (st *watchStream) append(ctx context.Context, b []byte, kind string, o *cac
 	return st.writeFull(append(b, tail...))
 }
 
-// hold counts n bytes that the watch keeps in memory for itself alone, until release. The error is 429 if the user has
+// hold counts n bytes that only this watch keeps in memory, until ReleaseMemory. The error is 429 if the user has
 // no memory left.
 func (st *watchStream) hold(n int) error {
 	if !st.response.Hold(int64(n)) {
@@ -168,8 +168,8 @@ func (st *watchStream) initialSent() {
 	st.response.InitialEventsSent()
 }
 
-// render appends an event to b up to the text of its object, and returns that text, which is shared and must not be
-// changed, and what follows it. A short event may be appended to b as a whole.
+// render appends an event to b up to the text of its object. It returns this text as body, which is shared and
+// must not be changed, and the bytes after it as tail. It may append a short event to b as a whole.
 func (st *watchStream) render(
 	ctx context.Context, b []byte, e event, o *cache.Object,
 ) (_, body, tail []byte, err error) {

@@ -78,7 +78,7 @@ func TestLargeEventsArePieces(t *testing.T) {
 	runtime.KeepAlive(o)
 }
 
-// deadlines is the connection of a client whose deadlines are kept.
+// deadlines is the connection of a client. It records the write deadlines that are set.
 type deadlines struct {
 	waitingWriter
 	set []time.Time
@@ -89,8 +89,8 @@ func (d *deadlines) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// TestInitialEventsAreBounded writes initial events that are not in memory. Each write has a deadline, which is gone
-// when they are sent, and what the watch holds meanwhile is counted for its user, once.
+// TestInitialEventsAreBounded writes initial events that are not in memory. Each write has a deadline, which is
+// removed after the last initial event. The memory that the watch holds until then is counted for its user, once.
 func TestInitialEventsAreBounded(t *testing.T) {
 	shelf := newShelf(t)
 	shelf.put(t, variedPods(rand.New(rand.NewSource(1)), 10))

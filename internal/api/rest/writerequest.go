@@ -158,8 +158,8 @@ func readBody(r *http.Request) ([]byte, error) {
 	}
 }
 
-// parseWriteOptions reads and checks the query parameters. kind is CreateOptions,
-// UpdateOptions or PatchOptions; the words of errors name it.
+// parseWriteOptions reads and checks the query parameters. kind is CreateOptions, UpdateOptions or PatchOptions;
+// errors name it.
 func parseWriteOptions(
 	r *http.Request, kind string, patchType types.PatchType,
 ) (write.Options, patch.Validation, error) {

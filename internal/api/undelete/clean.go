@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// cleaned returns the object that a client creates to bring was back: a copy of was without the fields that the
-// server or a controller sets, such as the UID and the status. notes say what else is different, for example that a
-// finalizer is missing. docs/history.md has the rules.
+// cleaned returns the object that a client creates to bring back the object was. It is a copy of was without the
+// fields that the server or a controller sets, such as the UID and the status. notes say what else is different,
+// for example that a finalizer is missing. docs/history.md has the rules.
 func cleaned(r *resource, was *unstructured.Unstructured) (o *unstructured.Unstructured, notes []string) {
 	o = was.DeepCopy()
 	for _, field := range []string{
@@ -72,7 +72,8 @@ func annotate(o *unstructured.Unstructured, key, value string) {
 	o.SetAnnotations(annotations)
 }
 
-// ofKubernetes reports whether a finalizer is one of Kubernetes itself, which the part that needs it adds again.
+// ofKubernetes reports whether a finalizer is one of Kubernetes itself. The component that needs such a finalizer
+// adds it again.
 func ofKubernetes(finalizer string) bool {
 	domain, _, found := strings.Cut(finalizer, "/")
 	return !found || domain == "kubernetes.io" || strings.HasSuffix(domain, ".kubernetes.io") || strings.HasSuffix(domain, ".k8s.io")
@@ -104,7 +105,7 @@ func alternatives(r *resource, o *unstructured.Unstructured) (out []Alternative)
 	unstructured.RemoveNestedField(other.Object, "spec", "clusterIP")
 	unstructured.RemoveNestedField(other.Object, "spec", "clusterIPs")
 	out = append(out, Alternative{other.Object, "with another cluster IP"})
-	// The address is tried again: perhaps only a port is taken.
+	// The cluster IP is kept in the next alternative: perhaps only a node port is taken.
 	if free, chosen := withoutNodePorts(o); chosen {
 		out = append(out, Alternative{free.Object, "with other node ports"})
 		free, _ = withoutNodePorts(other)
@@ -141,8 +142,8 @@ func claimOf(volume *unstructured.Unstructured) *claimRef {
 	return &claimRef{namespace, name}
 }
 
-// keepVolume decides about the volume of a claim: it stays if the volume exists and is for no other claim. find returns the claim of a
-// volume, nil if there is no such volume or the user may not read it.
+// keepVolume removes the name of the volume from a claim, unless the volume exists and is for no other claim. find
+// returns the claim of a volume. It returns nil if there is no such volume or the user may not read it.
 func keepVolume(claim *unstructured.Unstructured, find func(name string) (*claimRef, error)) (note string, err error) {
 	name, _, _ := unstructured.NestedString(claim.Object, "spec", "volumeName")
 	if name == "" {
@@ -194,11 +195,12 @@ func rewire(o *unstructured.Unstructured, find func(metav1.OwnerReference) types
 	return dropped
 }
 
-// managersOf returns the managedFields for an object with the old content: its fields belong to their old managers, and the
-// annotation UndeletedUID belongs to the client, whose entry is own. Nil means that the old managers are not known.
+// managersOf returns the managedFields for an object with the old content. Its fields belong to their old
+// managers, and the annotation UndeletedUID to the client, whose entry is own. A nil result means that the old
+// managers are not known.
 //
-// Without it the fields would belong to the client. A server-side apply of their manager (kubectl apply --server-side, Helm 4) would find
-// conflicts, and would not remove what it has removed from its configuration.
+// Otherwise all fields would belong to the client. A server-side apply of their manager (kubectl apply
+// --server-side, Helm 4) would find conflicts, and would not remove the fields that it no longer sets.
 func managersOf(
 	then, target *unstructured.Unstructured, own metav1.ManagedFieldsEntry, find func(metav1.OwnerReference) types.UID,
 ) []metav1.ManagedFieldsEntry {

@@ -15,10 +15,11 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/apiresponse"
 )
 
-// GVR is the resource that a Handler serves: what was deleted since a time, or what there was as of a time.
+// GVR is the resource that a Handler serves: plans for objects that were deleted since a time, or that existed at
+// a time.
 var GVR = schema.GroupVersionResource{Group: history.Group, Version: history.Version, Resource: request.ResourceUndelete}
 
-// Handler answers how several objects come back together.
+// Handler responds with plans to bring back several objects together.
 type Handler struct {
 	Planner *Planner
 	Changes *changes.Handler // nil: the store keeps no history, and only what there was as of a resourceVersion is answered

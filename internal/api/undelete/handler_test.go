@@ -67,7 +67,7 @@ func (s *testServer) expect(c *apitest.Client, path string, want ...string) (pla
 	return plan
 }
 
-// TestDeleted plans what was deleted since a time, by whom, and what there was as of a time.
+// TestDeleted plans objects that were deleted since a time, by one user, and objects that existed at a time.
 func TestDeleted(t *testing.T) {
 	s := start(t)
 	for _, name := range []string{"old", "a", "b", "again"} {
@@ -122,8 +122,9 @@ func TestDeleted(t *testing.T) {
 	s.expect(s.Client, core+"/configmaps/again/revert?asOf="+version, "configmaps again: it is as it was")
 }
 
-// TestForgedOwners: somebody gives an object the name that an owner of others never had, with the UID of that owner in the annotation, and
-// refers to it. The objects of others do not get it as their owner: the garbage collector would delete them.
+// TestForgedOwners: somebody creates an object with another name than a deleted owner, but with the UID of that
+// owner in the annotation UndeletedUID, and refers to it. The dependents of the deleted owner must not get it as
+// their owner: the garbage collector would later delete them.
 func TestForgedOwners(t *testing.T) {
 	s := start(t)
 	s.Create(core+"/configmaps", `{"metadata":{"name":"owner"}}`)
@@ -172,7 +173,8 @@ func (s *testServer) expectOwner(path, name string) {
 	}
 }
 
-// TestRequestsDoNotComeBack: the server would record the administrator as who asks for the certificate.
+// TestRequestsDoNotComeBack: requests for certificates do not come back, because the server would record the
+// administrator as their author.
 func TestRequestsDoNotComeBack(t *testing.T) {
 	s := start(t)
 	const requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
@@ -237,7 +239,7 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// TestDefinition plans a definition, and its objects when it is there again.
+// TestDefinition plans a definition, and, after the definition was created again, its objects.
 func TestDefinition(t *testing.T) {
 	s := start(t)
 	s.DefineWidgets()

@@ -20,7 +20,7 @@ type resource struct {
 	// builtIn means that the kind is one of Kubernetes itself, for which there are rules.
 	builtIn bool
 	served  *registry.Served
-	failed  int // the objects of which the conversion failed
+	failed  int // the number of objects whose conversion failed
 }
 
 // is reports whether the resource has the objects of a kind of Kubernetes.
@@ -58,7 +58,7 @@ func (c *candidate) isOwner(namespace string, owner *metav1.OwnerReference) bool
 		(c.namespace == "" || c.namespace == namespace)
 }
 
-// step is what is done with a candidate: it is created, unless skip says why not.
+// step has a candidate and what happens to it: it is created, unless skip has a reason against it.
 type step struct {
 	*candidate
 	skip string
@@ -69,13 +69,14 @@ type order struct {
 	byUID map[types.UID]*candidate
 	// live has the current UIDs of owners that exist.
 	live map[ownerKey]types.UID
-	// named means that the user named the objects one by one: then only those are skipped that exist, or that their owner makes again.
+	// named means that the user named the objects one by one. Then an object is skipped only if it exists, or if
+	// its owner makes it again.
 	named bool
 	// builtIn reports whether a group is one of Kubernetes itself.
 	builtIn func(group string) bool
 
 	steps   []step
-	skipped map[*candidate]string // those that were visited, with why they are not created
+	skipped map[*candidate]string // the visited candidates, with the reason not to create them
 }
 
 // run returns what is done with objects in the order in which they are created: by tier, and owners before what they own.

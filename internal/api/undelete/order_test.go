@@ -41,8 +41,8 @@ func kindOf(apiVersion, kind string) *resource {
 	}}
 }
 
-// object returns a candidate: apiVersion/kind name, with its UID being its name, its controlling owner (apiVersion/kind name),
-// and more fields in YAML.
+// object returns a candidate. what is its "apiVersion/kind name", and its UID is its name. owner is the same text
+// for its controlling owner, and more has more fields in YAML.
 func object(t *testing.T, what, owner, more string) *candidate {
 	t.Helper()
 	split := func(text string) (apiVersion, kind, name string) {
@@ -207,7 +207,8 @@ func TestRewire(t *testing.T) {
 	}
 }
 
-// TestRefusedOwners: a step that cannot be read creates nothing, so what it owns comes back without it.
+// TestRefusedOwners: if the object of a step cannot be read, the step creates nothing, and the objects that it
+// owns come back without it.
 func TestRefusedOwners(t *testing.T) {
 	owner, owned := object(t, "v1/ConfigMap owner", "", ""), object(t, "v1/Secret owned", "v1/ConfigMap owner", "")
 	s := &search{steps: []step{{owner, ""}, {owned, ""}}}
@@ -220,7 +221,8 @@ func TestRefusedOwners(t *testing.T) {
 	}
 }
 
-// TestBudget: memory is counted in parts, nothing is taken once something was refused, and what is looked at is bounded.
+// TestBudget: memory is counted in parts, after a refusal no more is taken, and the number of examined objects is
+// limited.
 func TestBudget(t *testing.T) {
 	counted, most := 0, 3*heldAtOnce
 	b := &budget{ctx: t.Context(), count: func(n int) error {

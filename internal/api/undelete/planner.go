@@ -27,13 +27,15 @@ const (
 	// maxCandidates is the largest number of objects in an answer. candidateBytes is about the memory of each while the answer
 	// is made.
 	maxCandidates, candidateBytes = 50_000, 500
-	// maxLeft is the most entries in Plan.Left.
+	// maxLeft is the largest number of entries in Plan.Left.
 	maxLeft = 10_000
-	// maxFailed is how many objects of a resource a conversion webhook may fail for. It is not called for the others.
+	// maxFailed is the number of failed conversions after which the conversion webhook of a resource is not called
+	// again for an answer.
 	maxFailed = 8
 	// versionsPage is how many versions of an object are read at a time to find the beginning of its deletion.
 	versionsPage = 50
-	// firstVersions is how many are read first: most objects change once or twice between the request to delete them and their end.
+	// firstVersions is how many versions are read at first. Most objects change once or twice between the delete
+	// request and their removal.
 	firstVersions = 3
 )
 
@@ -50,7 +52,7 @@ type Planner struct {
 
 // Options are the parameters of a question.
 type Options struct {
-	// AsOf is a time, a duration before now or a resourceVersion; "" is just before the deletion.
+	// AsOf is a time, a duration before now or a resourceVersion; "" means the time just before the deletion.
 	AsOf string
 	// Manager is the field manager of the client.
 	Manager string
@@ -72,7 +74,8 @@ type search struct {
 	left      []Left
 	said      map[Left]bool // what is in left
 	live      map[ownerKey]types.UID
-	// decoding is the memory that is counted for decoding an object, and changes whether it is for versions of an object.
+	// decoding is the number of bytes that are counted for decoding one object. changes means that the memory for
+	// reading the versions of one object is counted.
 	decoding int
 	changes  bool
 
@@ -81,7 +84,7 @@ type search struct {
 	claims  map[string]*candidate    // the PersistentVolumes that were found
 	// batch has the objects of the next steps of a resource, converted together.
 	batch map[*candidate]*cache.Object
-	// revision is the one that the objects were read at, 0 if there are several.
+	// revision is the revision at which all objects were read, 0 if there are several.
 	revision int64
 }
 
@@ -94,7 +97,7 @@ func (p *Planner) begin(ctx context.Context, info *request.Info, o Options) *sea
 	}
 }
 
-// ask returns the attributes to check a permission of the user for an object of r, or for all if name is "".
+// ask returns the attributes of a permission check for an object of r; the name "" means all objects.
 func (s *search) ask(r *resource, namespace, name string) *request.Info {
 	asked := *s.info
 	asked.Group, asked.Version, asked.Resource, asked.Subresource, asked.Rest = r.Group, r.Version, r.Resource.Resource, "", ""
@@ -128,7 +131,8 @@ func (s *search) revisionOf(r *resource, namespace, name string) (int64, error) 
 	return history.RevisionOf(s.ctx, r.served, namespace, name, s.o.AsOf, s.Now())
 }
 
-// Object returns how one object comes back, a Namespace with what was in it and a definition with its objects.
+// Object returns a plan to bring back one object. A Namespace comes back with its content, and a definition with
+// its objects.
 func (p *Planner) Object(ctx context.Context, info *request.Info, o Options) (*Answer, error) {
 	s := p.begin(ctx, info, o)
 	a, err := s.object()
@@ -164,7 +168,8 @@ func (s *search) object() (*Answer, error) {
 	return s.answer(!r.isNamespace() && !r.isDefinition())
 }
 
-// Deleted returns how objects come back that were deleted, with the namespace of the request if that is gone.
+// Deleted returns a plan to bring back the objects of the given deletions. If the namespace of the request does
+// not exist, the plan creates it too.
 func (p *Planner) Deleted(ctx context.Context, info *request.Info, deletions []history.ObjectChange, o Options) (*Answer, error) {
 	s := p.begin(ctx, info, o)
 	a, err := s.deleted(deletions)
@@ -236,7 +241,8 @@ func (s *search) addDeleted(r *resource, namespace, name string) error {
 	return nil
 }
 
-// Listed returns how all objects that existed at a time come back. names are their resources: deployments.apps, configmaps.
+// Listed returns a plan to bring back all objects that existed at a time. names are their resources, such as
+// deployments.apps.
 func (p *Planner) Listed(
 	ctx context.Context, info *request.Info, names []string, selector labels.Selector, o Options,
 ) (*Answer, error) {
@@ -265,7 +271,7 @@ func (s *search) listed(names []string, selector labels.Selector) (*Answer, erro
 		if !r.Namespaced {
 			namespace = ""
 		}
-		if s.revision == 0 { // all are read at one
+		if s.revision == 0 { // all objects are read at one revision
 			var err error
 			if s.revision, err = s.revisionOf(r, namespace, ""); err != nil {
 				return nil, err
@@ -497,11 +503,11 @@ func (s *search) leave(r *resource, namespace, name, reason string, refused bool
 		return
 	}
 	s.said[l] = true
-	_ = s.budget.hold(candidateBytes + len(reason)) // a refusal is the error of what is examined next, and of the answer
+	_ = s.budget.hold(candidateBytes + len(reason)) // after a refusal, examine and the answer return its error
 	s.left = append(s.left, l)
 }
 
-// scan adds the objects of a resource in a namespace ("" is all) at a revision.
+// scan adds the objects of a resource in a namespace at a revision. The namespace "" means all namespaces.
 func (s *search) scan(r *resource, namespace string, selector labels.Selector, at int64) error {
 	since, err := s.allowed(r, "list", namespace, "")
 	if err != nil {
@@ -529,7 +535,8 @@ func (s *search) scan(r *resource, namespace string, selector labels.Selector, a
 	return history.NotKept(err)
 }
 
-// addCustom adds the objects of a definition if it is served. If not, they come back after it.
+// addCustom adds the objects of a definition if the definition exists. If not, it sets contentAsOf: the client
+// asks for the objects after it has created the definition.
 func (s *search) addCustom(c *candidate) error {
 	if !c.exists {
 		c.contentAsOf = strconv.FormatInt(c.at, 10)
@@ -659,7 +666,7 @@ func (s *search) own(r *resource) metav1.ManagedFieldsEntry {
 	}
 }
 
-// Revert returns how an object that exists gets the content that it had.
+// Revert returns a plan to give an existing object its earlier content.
 func (p *Planner) Revert(ctx context.Context, info *request.Info, o Options) (*Plan, error) {
 	if o.AsOf == "" {
 		return nil, kerrors.NewBadRequest("asOf says which state comes back")

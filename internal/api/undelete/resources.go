@@ -11,7 +11,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/apierr"
 )
 
-// longestWait is how long a question waits until the resource of a new definition is served.
+// longestWait is the longest time that a request waits until the resource of a new definition is served.
 const longestWait = 3 * time.Second
 
 // opened has the resources that an answer reads. close has to be called.
@@ -53,13 +53,13 @@ func (o *opened) open(found discovery.Resource) (*resource, error) {
 		return nil, apierr.PathNotFound()
 	}
 	o.closers = append(o.closers, done)
-	found.Kind, found.Namespaced = served.Kind.Name, served.Kind.Namespaced // the request does not tell
+	found.Kind, found.Namespaced = served.Kind.Name, served.Kind.Namespaced // a request does not have them
 	r := &resource{Resource: found, builtIn: entry.Source == directory.BuiltIn, served: served}
 	o.kinds[found.GroupResource()] = r
 	return r, nil
 }
 
-// all returns the resources that the server has, without those that come while the answer is made.
+// all returns the resources that the server had at the first call, without those that were added since.
 func (o *opened) all() []discovery.Resource {
 	if o.discovered == nil {
 		o.discovered, _ = o.discover()
@@ -79,7 +79,8 @@ func (o *opened) find(gr schema.GroupResource) *resource {
 	return nil
 }
 
-// await returns a resource when it is served: a definition that has just come back takes a moment. It returns nil if that takes too long.
+// await waits until a resource is served, because the resource of a new definition is not served at once. It
+// returns nil after longestWait.
 func (o *opened) await(gr schema.GroupResource) *resource {
 	end := time.NewTimer(longestWait)
 	defer end.Stop()

@@ -57,11 +57,12 @@ type Step struct {
 	Skip string    `json:"skip,omitempty"`
 	// Refused means that only an error keeps the object from coming back: Skip says which.
 	Refused bool `json:"refused,omitempty"`
-	// Object is what is sent.
+	// Object is the object that the client sends.
 	Object map[string]any `json:"object,omitempty"`
 	// Notes say what is different from the object as it was.
 	Notes []string `json:"notes,omitempty"`
-	// Alternatives are what is sent instead, in their order, while the server answers that the object is invalid.
+	// Alternatives are other objects for the client to send, one after the other, if the server answers that the
+	// object is invalid.
 	Alternatives []Alternative `json:"alternatives,omitempty"`
 	// ManagedFields are the entries that a second update writes to the object, in addition to the entries that other managers
 	// have then. Nil means that there is no second update.

@@ -72,7 +72,8 @@ func stepOf(c *candidate) Step {
 	}
 }
 
-// batchSize and batchBytes are how many objects a conversion webhook converts at a time, and of how many bytes.
+// batchSize is the number of objects that a conversion webhook converts at a time, and batchBytes is about their
+// largest size together.
 const batchSize, batchBytes = 100, 1 << 20
 
 // prepare reads and converts the objects of the next steps of a resource together, if they have to be converted. If that fails
@@ -178,7 +179,7 @@ func (s *search) describe(st *step) Step {
 	return out
 }
 
-// refuse returns a step that cannot be taken. What it owns comes back without it.
+// refuse returns a step for an object that cannot be read. The objects that it owns come back without it.
 func (s *search) refuse(out Step, err error) Step {
 	if s.creates(out.UID) != nil {
 		delete(s.created, out.UID)

@@ -60,7 +60,7 @@ func (a access) Delete(
 	return err
 }
 
-// target is a resource in the version that is stored.
+// target returns a resource in the version that is stored.
 func (a access) target(r schema.GroupResource) (*registry.Served, error) {
 	found := a.p.Registry.Resource(r)
 	if found == nil {

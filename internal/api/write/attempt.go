@@ -132,7 +132,7 @@ func (a *attempt) place(context.Context) error {
 	return nil
 }
 
-// manager keeps the managedFields of the object, or of the body.
+// manager returns the field manager for the object, or for the body of a Post.
 func (a *attempt) manager() (*managedfields.Manager, error) {
 	if a.verb == Post && a.Subresource != nil {
 		return a.p.managers.ofBody(a.Target, a.Subresource, a.Subresource.New)
@@ -196,8 +196,8 @@ func (a *attempt) merge(ctx context.Context) (err error) {
 	return err
 }
 
-// complete sets what a client cannot set: the namespace and, for a new object, the UID, the time of creation and a
-// generated name. It returns an error if the object names another namespace than the request.
+// complete sets fields that a client cannot set: the namespace and, for a new object, the UID, the time of
+// creation and a generated name. It returns an error if the object names another namespace than the request.
 func (a *attempt) complete(context.Context) error {
 	if a.creates() {
 		return a.completeNew()

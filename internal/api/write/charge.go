@@ -27,8 +27,8 @@ func (a *attempt) charge(ctx context.Context) (err error) {
 	return a.charges.commitElsewhere(ctx, a.Target.Resource.Store())
 }
 
-// endCharges reports the end of the attempt to admission. A write that changed nothing, or that removed the object
-// instead of changing it, has not written its charges.
+// endCharges reports the end of the attempt to admission. Its charges were not written if the write has changed
+// nothing or has removed the object.
 func (a *attempt) endCharges(err error) {
 	var revision int64
 	if o := a.result.Object; err == nil && !a.Options.DryRun && !a.result.Deleted && o != nil &&
@@ -38,10 +38,11 @@ func (a *attempt) endCharges(err error) {
 	a.charges.end(revision)
 }
 
-// charges are what admission writes with an object. The Done of each has to be called.
+// charges are entries that admission writes together with an object, such as the usage of quotas. The Done of each
+// has to be called.
 type charges []*admission.Charge
 
-// commitElsewhere commits those that belong to another store than the object's.
+// commitElsewhere commits the charges that belong to another store than own, the store of the object.
 func (cs charges) commitElsewhere(ctx context.Context, own storage.Store) error {
 	for _, c := range cs {
 		if c.Store == own || len(c.Ops) == 0 {
@@ -62,7 +63,8 @@ func (cs charges) commitElsewhere(ctx context.Context, own storage.Store) error 
 	return nil
 }
 
-// with returns all side writes for the transaction of the object, which is in the store own.
+// with returns the side writes for the transaction of the object: all, and the charges that belong to own, the
+// store of the object.
 func (cs charges) with(all registry.SideWrites, own storage.Store) registry.SideWrites {
 	for _, c := range cs {
 		if c.Store == own {
@@ -80,7 +82,7 @@ func (cs charges) have(key string) bool {
 	})
 }
 
-// end tells those who charge that the write is over. revision is 0 if nothing was written.
+// end calls the Done of each charge once. revision is the revision of the write, or 0 if nothing was written.
 func (cs charges) end(revision int64) {
 	for _, c := range cs {
 		if c.Done != nil {

@@ -65,8 +65,8 @@ func setCount(obj metav1.Object, n int) {
 	obj.SetAnnotations(with(obj.GetAnnotations(), "n", strconv.Itoa(n)))
 }
 
-// TestUpdatesAreNotLost: 64 goroutines count in one annotation. Each count is
-// stored once, and the store's history is the counting.
+// TestUpdatesAreNotLost increments a number in one annotation from 64 goroutines. Each number is stored exactly
+// once, and in order.
 func TestUpdatesAreNotLost(t *testing.T) {
 	const goroutines, each = 64, 5
 	b := newBench(t, time.Now)
@@ -107,9 +107,9 @@ func TestUpdatesAreNotLost(t *testing.T) {
 	}
 }
 
-// TestOptimisticUpdates: clients that read, change and write with the
-// resourceVersion they read, and try again after a conflict, lose nothing either;
-// those that send none overwrite each other but never fail.
+// TestOptimisticUpdates has clients that send the resourceVersion that they have read, and try again after a
+// conflict: none of their changes is lost. Clients that send no resourceVersion overwrite each other, but never
+// fail.
 func TestOptimisticUpdates(t *testing.T) {
 	const goroutines, each = 16, 6
 	b := newBench(t, time.Now)
@@ -153,7 +153,7 @@ func TestOptimisticUpdates(t *testing.T) {
 	}
 }
 
-// TestCreatesOfOneName: one wins, the others are told so.
+// TestCreatesOfOneName: one of several creates with the same name succeeds, the others get AlreadyExists.
 func TestCreatesOfOneName(t *testing.T) {
 	b := newBench(t, time.Now)
 	r := b.Resource(configMaps)
@@ -177,8 +177,8 @@ func TestCreatesOfOneName(t *testing.T) {
 	}
 }
 
-// TestUpdatesThatCreate: of updates that may create (PUT where the kind allows it,
-// server-side apply), one creates and the others change what it created.
+// TestUpdatesThatCreate makes concurrent updates that may create the object (PUT where the kind allows it,
+// server-side apply). One of them creates it, and the others change the created object.
 func TestUpdatesThatCreate(t *testing.T) {
 	const goroutines = 16
 	b := newBench(t, time.Now)
@@ -211,7 +211,7 @@ func TestUpdatesThatCreate(t *testing.T) {
 	}
 }
 
-// TestDeletesOfOneObject: it goes once.
+// TestDeletesOfOneObject: only one of several concurrent deletes removes the object.
 func TestDeletesOfOneObject(t *testing.T) {
 	b := newBench(t, time.Now)
 	for round := range 10 {
@@ -235,8 +235,8 @@ func TestDeletesOfOneObject(t *testing.T) {
 	}
 }
 
-// TestFinalizersRemovedAtOnce: each of many controllers removes its finalizer from
-// an object that is deleted meanwhile. The object goes with the last one.
+// TestFinalizersRemovedAtOnce: each of many controllers removes its finalizer from an object whose deletion begins
+// meanwhile. The object is removed with the last finalizer.
 func TestFinalizersRemovedAtOnce(t *testing.T) {
 	const controllers = 24
 	b := newBench(t, time.Now)
@@ -272,9 +272,8 @@ func TestFinalizersRemovedAtOnce(t *testing.T) {
 	}
 }
 
-// TestDeleteMeetsUpdate: an update of an object that goes meanwhile is a 404, never
-// a resurrection; a delete with a precondition on an object that changed is a
-// conflict.
+// TestDeleteMeetsUpdate: an update of an object that is deleted meanwhile gets 404 and never creates it again. A
+// delete with a precondition on an object that has changed gets a conflict.
 func TestDeleteMeetsUpdate(t *testing.T) {
 	b := newBench(t, time.Now)
 	r := b.create(t, configMap("a"))
@@ -351,7 +350,7 @@ func TestUpdateEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestGeneratedNames: a name that is taken is made anew, eight times.
+// TestGeneratedNames: if a generated name is taken, another one is generated, up to eight times.
 func TestGeneratedNames(t *testing.T) {
 	names := func(n int) []string {
 		utilrand.Seed(7)
@@ -383,7 +382,7 @@ func TestGeneratedNames(t *testing.T) {
 			t.Errorf("%d taken: named %s, want %s", taken, result.Object.Name, want)
 		}
 	}
-	// A name that the client gave is not made anew.
+	// A name that the client has chosen is not replaced by a generated one.
 	b := newBench(t, time.Now)
 	b.create(t, configMap("a"))
 	m := configMap("a")
@@ -395,8 +394,7 @@ func TestGeneratedNames(t *testing.T) {
 	}
 }
 
-// TestResultIsWhatIsStored: what a write answers is, to the byte, what a read
-// answers after it.
+// TestResultIsWhatIsStored: a write returns the same bytes as a read after it.
 func TestResultIsWhatIsStored(t *testing.T) {
 	b := newBench(t, time.Now)
 	r := b.Resource(configMaps)

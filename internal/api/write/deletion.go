@@ -33,7 +33,7 @@ const (
 func (d deletion) begin(obj registry.Object) effect {
 	kind := &d.kind.Deletion
 	if kind.Started != nil && obj.GetDeletionTimestamp() == nil {
-		// Kinds that others empty first (namespaces) always stay at first.
+		// Kinds whose content is deleted first (namespaces) always stay at first.
 		if !kind.IgnoresPropagation {
 			d.setCollectorFinalizers(obj)
 		}

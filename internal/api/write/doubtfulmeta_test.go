@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// TestDoubtfulMeta: validation says the same of the metadata that metaOf returns as of all of it.
+// TestDoubtfulMeta: validation finds the same errors in the metadata that metaOf returns as in the whole metadata.
 func TestDoubtfulMeta(t *testing.T) {
 	large := strings.Repeat("x", 140<<10)
 	for name, meta := range map[string]metav1.ObjectMeta{
@@ -29,7 +29,7 @@ func TestDoubtfulMeta(t *testing.T) {
 			return validation.ValidateObjectMetaAccessor(m, true, validation.NameIsDNSSubdomain, path).ToAggregate().Error()
 		}
 		obj := &corev1.Pod{ObjectMeta: meta}
-		obj.Namespace = "" // one fault, so that there is always an answer
+		obj.Namespace = "" // one error that validation must find in each case
 		got, want := answer(metaOf(obj)), answer(obj)
 		if got != want {
 			t.Errorf("%s: %s, want %s", name, got, want)

@@ -11,7 +11,8 @@ import (
 // A Make function returns the new object of a write, in the version of the request: see Request.Make.
 type Make = func(ctx context.Context, c *Current) (registry.Object, error)
 
-// Object makes obj itself, with the defaults of its version. It is for one attempt only: a Create.
+// Object returns a Make whose result is obj itself, with the defaults of its version. It can be used for one
+// attempt only, as in a Create.
 func Object(t *registry.Served, obj registry.Object) Make {
 	return func(context.Context, *Current) (registry.Object, error) {
 		if t.Version.Default != nil {
@@ -21,7 +22,8 @@ func Object(t *registry.Served, obj registry.Object) Make {
 	}
 }
 
-// Changed makes the current object changed by a function, which may be called again with a newer one.
+// Changed returns a Make that applies change to a copy of the current object. change may be called again with a
+// newer object.
 func Changed(change func(registry.Object) error) Make {
 	return func(ctx context.Context, c *Current) (registry.Object, error) {
 		obj, err := c.CopyRequested(ctx)

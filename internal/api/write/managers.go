@@ -10,8 +10,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// managers are the field managers, made when first needed: one for each served
-// version and subresource.
+// managers has the field managers, one for each served version and subresource. Each is made when it is first
+// needed.
 type managers struct {
 	made  *sync.Map // managerKey -> *managedfields.Manager
 	cache *managedfields.Cache

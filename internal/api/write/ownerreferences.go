@@ -10,7 +10,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// RemoveDuplicateOwners removes owner references that stand twice in the body of a request and warns of them. Requests
+// RemoveDuplicateOwners removes duplicate owner references from the body of a request and warns of them. Requests
 // that send a whole object do so before admission.
 func RemoveDuplicateOwners(ctx context.Context, obj registry.Object) {
 	removeDuplicateOwners(ctx, obj, "")

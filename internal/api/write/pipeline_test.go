@@ -33,10 +33,9 @@ import (
 
 var rewrite = flag.Bool("update", false, "write the transcripts' answers anew")
 
-// TestPipeline runs the transcripts in testdata/pipeline: commands, a line of
-// dashes, and what they answer. Each file begins with an empty store at revision
-// 1. The commands are the methods of transcript; UIDs read u1, u2, ... in the
-// order they come up, times as seconds since the start.
+// TestPipeline runs the transcripts in testdata/pipeline: commands, a line of dashes, and their output. Each file
+// begins with an empty store at revision 1. The commands are the methods of transcript. The output has u1, u2, ...
+// for UIDs in the order in which they first appear, and seconds since the start for times.
 func TestPipeline(t *testing.T) {
 	files, err := filepath.Glob("testdata/pipeline/*.txt")
 	if err != nil || len(files) == 0 {
@@ -100,7 +99,7 @@ func newBench(t testing.TB, now func() time.Time) *bench {
 	return &bench{store, c, reg, writetest.New(reg)}
 }
 
-// short are the kinds' names in transcripts.
+// short has the names of kinds that transcripts use.
 var short = map[string]schema.GroupResource{
 	"cm": {Resource: "configmaps"}, "pod": {Resource: "pods"}, "ns": {Resource: "namespaces"},
 	"rc":    {Resource: "replicationcontrollers"},
@@ -115,7 +114,7 @@ type transcript struct {
 	start time.Time
 	now   time.Time
 	uids  []string
-	seen  int64 // revision up to which log has told
+	seen  int64 // the last revision that log has shown
 }
 
 func newTranscript(t *testing.T) *transcript {
@@ -173,7 +172,7 @@ func (tr *transcript) command(name string, args []string) string {
 	return run(r, namespace, object, o)
 }
 
-// settings are the key=value words of a command. "dry" stands alone.
+// settings are the key=value words of a command. A word such as "dry" has no value.
 type settings map[string]string
 
 func parseSettings(words []string) settings {
@@ -274,7 +273,7 @@ func (tr *transcript) create(r *registry.Resource, namespace, name string, s set
 	return tr.answer(r, "created", result, err)
 }
 
-// admit refuses where the settings say so.
+// admit returns an admission that refuses the write if the command has the word "refuse".
 func (tr *transcript) admit(s settings) registry.Admit {
 	if !s.has("refuse") {
 		return nil
@@ -284,8 +283,8 @@ func (tr *transcript) admit(s settings) registry.Admit {
 	}
 }
 
-// update changes the current object, put and status through UpdateOptions as the
-// verbs set them.
+// update runs the commands update, put, status and finalize: it changes the current object, or its subresource of
+// that name. With the word "create" it creates a missing object.
 func (tr *transcript) update(r *registry.Resource, namespace, name string, s settings) string {
 	options := writetest.Options{
 		DryRun: s.has("dry"), Admit: tr.admit(s), CreateMissing: s.has("create"), CheckUID: s["command"] == "put",
@@ -307,7 +306,7 @@ func (tr *transcript) update(r *registry.Resource, namespace, name string, s set
 	return tr.answer(r, what, result, err)
 }
 
-// access changes an object as a CreateFunc and controllers do.
+// access changes an object by an Amend, as a Post does.
 func (tr *transcript) access(r *registry.Resource, namespace, name string, s settings) string {
 	obj, err := tr.b.writer.Amend(tr.t.Context(), r, namespace, name, s.has("dry"), func(obj registry.Object) error {
 		tr.set(obj, s)
@@ -441,7 +440,7 @@ func (tr *transcript) uid(uid string) string {
 	return fmt.Sprintf("u%d", i+1)
 }
 
-// realUID is the UID behind u1, u2, ...; other text stands for itself.
+// realUID returns the UID for which a transcript has u1, u2, ...; it returns any other text as it is.
 func (tr *transcript) realUID(name string) string {
 	if n, err := strconv.Atoi(strings.TrimPrefix(name, "u")); err == nil && n <= len(tr.uids) {
 		return tr.uids[n-1]
@@ -453,7 +452,7 @@ var uidForm = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4
 
 func (tr *transcript) hideUIDs(text string) string { return uidForm.ReplaceAllStringFunc(text, tr.uid) }
 
-// log tells what happened in the store since it was last asked.
+// log returns the events of the store since its last call.
 func (tr *transcript) log() string {
 	ctx := tr.t.Context()
 	now, err := tr.b.store.Revision(ctx)

@@ -105,7 +105,7 @@ func (a *attempt) checkDeletion(ctx context.Context) error {
 
 // checkPreconditions compares the preconditions of a deletion with the object.
 func (c *Current) checkPreconditions(p *metav1.Preconditions) error {
-	// kube-apiserver names the kind where a resource belongs.
+	// kube-apiserver uses the name of the kind here in place of the resource.
 	kind := schema.GroupResource{Group: c.target.Kind.Group, Resource: c.target.Kind.Name}
 	name, uid, version := c.Object.Name, c.old.GetUID(), strconv.FormatInt(c.Object.Revision, 10)
 	if p.UID != nil && *p.UID != uid {

@@ -68,7 +68,7 @@ func (c change) prepareUpdate(ctx context.Context) {
 	case sub.Status:
 		c.prepareStatus()
 	case sub.Update != nil && sub.Update.Prepare != nil:
-		// The managedFields are final; a part may begin with those of the old object.
+		// The managedFields are final at this step, but Prepare may replace them by those of the old object.
 		owned := obj.GetManagedFields()
 		sub.Update.Prepare(obj, old)
 		obj.SetManagedFields(owned)

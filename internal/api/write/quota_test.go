@@ -110,7 +110,7 @@ func limits(configMaps string) corev1.ResourceList {
 	return corev1.ResourceList{corev1.ResourceConfigMaps: resource.MustParse(configMaps)}
 }
 
-// used returns how many ConfigMaps the quota says are there, and how many are.
+// used returns the number of ConfigMaps in the status of the quota, and the number of ConfigMaps that exist.
 func (s *quotaServer) used(t *testing.T) (used int64, are int) {
 	t.Helper()
 	obj, err := s.Get(t.Context(), corev1.Resource("resourcequotas"), "default", "q")
@@ -199,7 +199,8 @@ func (w *delayedWatcher) Next(ctx context.Context) (storage.Batch, error) {
 	return b, err
 }
 
-// TestQuotaOfAnotherServer writes through a server that has not seen yet that another server has made a quota effective.
+// TestQuotaOfAnotherServer writes through server two, which has not yet seen the limit that server one has put
+// into effect.
 func TestQuotaOfAnotherServer(t *testing.T) {
 	store := &counting{Store: shared{newStore(t)}}
 	late := &delayed{Store: store}
@@ -247,8 +248,8 @@ func (c *counting) Commit(ctx context.Context, txn storage.Txn) (int64, error) {
 	return c.Store.Commit(ctx, txn)
 }
 
-// TestChargesBelongToTheWrite checks that object and charge are one transaction, that a write that fails or that is a
-// dry run is not charged, and that the next one is not held up by it.
+// TestChargesBelongToTheWrite checks that object and charge are one transaction, that a failed write and a dry run
+// are not charged, and that the next write does not have to wait for them.
 func TestChargesBelongToTheWrite(t *testing.T) {
 	store := &counting{Store: newStore(t)}
 	s := newQuotaServer(t, func(string) storage.Store { return store })

@@ -9,8 +9,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// takesNew refuses new objects of a resource whose definition is being deleted. The step "commit" decides; this spares the steps
-// before it.
+// takesNew refuses new objects of a resource whose definition is being deleted. It is an early check that saves
+// work; the step "commit" decides.
 func takesNew(t *registry.Served, name string) error {
 	if !t.Creates.IsClosed() {
 		return nil

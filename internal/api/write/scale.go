@@ -84,12 +84,12 @@ func ScaleOf(sub *registry.Subresource, obj registry.Object) *autoscalingv1.Scal
 	return scale
 }
 
-// fields records who set the replicas in the managedFields of the Scale.
+// fields returns the field manager of Scales, which records in the managedFields of a Scale who set the replicas.
 func (sc *scaling) fields() (*managedfields.Manager, error) {
 	return sc.p.managers.ofBody(sc.t, sc.sub, registry.NewScale)
 }
 
-// make makes the new Scale of the current one.
+// make returns the changed Scale of the current object.
 func (sc *scaling) make(ctx context.Context, c *Current) (registry.Object, error) {
 	fields, err := sc.fields()
 	if err != nil {
@@ -132,7 +132,7 @@ func (sc *scaling) applied(
 	return scale, sc.Check(scale)
 }
 
-// live is the Scale that a change begins with.
+// live returns the Scale of the current object, with which a change begins.
 func (sc *scaling) live(c *Current) (*autoscalingv1.Scale, error) {
 	obj, s := c.Stored(), sc.sub.Scale
 	if s.Check != nil {
@@ -149,12 +149,12 @@ func (sc *scaling) live(c *Current) (*autoscalingv1.Scale, error) {
 	return scale, err
 }
 
-// owners converts the managedFields of the parent to those of its Scale, and back.
+// owners returns a handler that converts the managedFields of the parent to those of its Scale, and back.
 func (sc *scaling) owners(obj registry.Object) *k8sfields.ScaleHandler {
 	return k8sfields.NewScaleHandler(obj.GetManagedFields(), sc.t.GVK.GroupVersion(), sc.replicasPaths())
 }
 
-// merge makes the new parent of a Scale.
+// merge returns a copy of the parent that has the replicas of the changed Scale.
 func (sc *scaling) merge(ctx context.Context, c *Current, changed registry.Object) (registry.Object, error) {
 	scale := changed.(*autoscalingv1.Scale)
 	obj := c.Copy()
@@ -175,7 +175,8 @@ func (sc *scaling) merge(ctx context.Context, c *Current, changed registry.Objec
 	return obj, nil
 }
 
-// validateScale checks a Scale by itself. The parent takes only its replicas, but the client also gets other errors.
+// validateScale checks all of a Scale. The parent takes only its replicas, but the client also gets the errors
+// about other fields.
 func validateScale(scale *autoscalingv1.Scale) field.ErrorList {
 	path := field.NewPath("metadata")
 	errs := validation.ValidateObjectMetaAccessor(scale, true, validation.NameIsDNSSubdomain, path)

@@ -30,7 +30,7 @@ func (a *attempt) validate(ctx context.Context) error {
 	}
 	kind := a.Target.Kind.GroupKind()
 	if a.Target.Kind.Unstructured() {
-		// It may be of another group or kind than it should.
+		// A custom resource may have another group or kind than its resource.
 		kind = a.obj.GetObjectKind().GroupVersionKind().GroupKind()
 	}
 	return kerrors.NewInvalid(kind, a.obj.GetName(), errs)
@@ -77,7 +77,8 @@ func (r rules) faultsInNamespace(ctx context.Context, old registry.Object) field
 	})
 }
 
-// faultsOfPermissions returns what the user may not change. The server itself may change everything; its writes have no user.
+// faultsOfPermissions returns an error for each change that the user may not make. The server itself may make all
+// changes; its writes have no user.
 func (r rules) faultsOfPermissions(ctx context.Context) field.ErrorList {
 	validate, user := r.strategy().ValidatePermissions, request.UserFrom(ctx)
 	if validate == nil || r.amends || r.p.Authorizer == nil || user == nil {
@@ -162,7 +163,8 @@ func (r rules) rightType(obj registry.Object) bool {
 	return rightType == nil || rightType(obj)
 }
 
-// validateFinalizers wants a domain in the names that are not standard.
+// validateFinalizers returns an error for each finalizer that has no domain and is not a standard one, unless the
+// kind allows any.
 func (r rules) validateFinalizers(obj registry.Object, path *field.Path) field.ErrorList {
 	if r.target.Metadata().AnyFinalizer {
 		return nil

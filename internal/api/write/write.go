@@ -27,14 +27,14 @@ type Verb uint
 const (
 	// Create stores a new object.
 	Create Verb = 1 << iota
-	// Update changes an object: PUT, a patch, or a function of the server. It may make an object that
-	// is missing, where the kind or the request allows that.
+	// Update changes an object: PUT, a patch, or a function of the server. If the kind or the request allows it,
+	// an Update creates a missing object.
 	Update
 	// Apply is an Update by server-side apply, which records by itself who owns which fields.
 	Apply
 	// Scale changes the replicas of an object through its scale subresource.
 	Scale
-	// Delete removes an object, or begins to. A collection is deleted one object after the other.
+	// Delete removes an object or begins its deletion. A collection is deleted one object after the other.
 	Delete
 	// Post sends a body to a subresource or to a kind whose objects are not stored: a binding, an
 	// eviction, a token request, a review. Request.Act carries it out.
@@ -59,8 +59,9 @@ const (
 	objects = Create | Update | Apply | Scale         // store a new state of an object
 )
 
-// steps are all steps of a write, in order. After a concurrent change a write goes back to the first, or
-// if the object itself has not changed, to "complete", or to "charge" if only a charge met a conflict.
+// steps are all steps of a write, in order. If the object itself was changed concurrently, the write begins again
+// at the first step. If a side write met a conflict, or a generated name is taken, it begins again at "complete".
+// If it was a charge, it begins at "charge".
 var steps = []step{
 	{"read", present, (*attempt).read},                             // the current object
 	{"make", brings, (*attempt).make},                              // decode the body, patch, apply; set defaults
@@ -135,7 +136,7 @@ type Request struct {
 	Merge func(ctx context.Context, c *Current, scale registry.Object) (registry.Object, error)
 	// Act carries out a Post.
 	Act registry.CreateFunc
-	// Body are the names of the body's kind, where that is not Target's (Scale, Binding).
+	// Body has the names of the body's kind, if it is not the kind of Target (Scale, Binding).
 	Body *admission.Names
 	// View converts an object of the storage version to the form in which admission sees it. In a write of a Scale it
 	// returns the Scale of the object. nil means that admission sees the object itself.
@@ -221,7 +222,7 @@ func (p *Pipeline) Do(ctx context.Context, r Request) (Result, error) {
 	}
 }
 
-// run takes the steps from number first on.
+// run executes the steps, beginning with the step of index first.
 func (a *attempt) run(ctx context.Context, first int) error {
 	for i := first; i < len(steps); i++ {
 		if steps[i].of&a.verb == 0 {
@@ -246,9 +247,9 @@ func stepIndex(name string) int {
 	return slices.IndexFunc(steps, func(s step) bool { return s.name == name })
 }
 
-// completion and charging are the steps at which a write begins again after a conflict, if its own object has not
-// changed: charging if a charge met the conflict, else completion. committing is the step that commits. A write whose
-// request ends before that step ends too.
+// completion and charging are the steps at which a write begins again after a conflict that is not about the state
+// of its own object: charging for the conflict of a charge, else completion. committing is the step that commits.
+// If the request ends before that step, the write ends too.
 var completion, charging, committing = stepIndex("complete"), stepIndex("charge"), stepIndex("commit")
 
 // mayRepeat reports whether the write may have to start again at "complete".
@@ -256,8 +257,8 @@ func (a *attempt) mayRepeat() bool {
 	return a.Target.Resource.Writer.Allocator() != nil || a.creates() && a.generates
 }
 
-// again prepares the write for another attempt after a conflict, and returns the step to begin with; the number of
-// steps if nothing is left to do.
+// again prepares the write for another attempt after a conflict, and returns the index of the step to begin with.
+// This is the number of steps if nothing is left to do.
 func (a *attempt) again(met *registry.Conflict) (int, error) {
 	switch {
 	case met.SideWrite != nil:

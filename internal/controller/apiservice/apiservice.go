@@ -37,7 +37,8 @@ const (
 	Always  = "true"
 )
 
-// The priorities of groups of custom resources: after all built-in groups, sorted by name.
+// These are the priorities of groups of custom resources. They are lower than those of all built-in groups. Custom
+// groups are ordered by name.
 const (
 	customGroup   = 1000
 	customVersion = 100
@@ -131,8 +132,8 @@ var versionPriorities = map[string]int{
 // firstDelay is the time after which a version whose APIService could not be written is tried again. It doubles up to maxDelay.
 const firstDelay, maxDelay = 100 * time.Millisecond, 10 * time.Second
 
-// Run maintains the APIServices of custom resources until ctx is done. A version is looked at when it comes or goes, and when its
-// APIService has changed.
+// Run maintains the APIServices of custom resources until ctx is done. It checks a version when its resources are
+// added or removed, and when its APIService has changed.
 func (c *Controller) Run(ctx context.Context) {
 	if c.Ready(ctx) != nil {
 		return // ctx is done
@@ -171,7 +172,8 @@ func (c *Controller) Run(ctx context.Context) {
 	})
 }
 
-// follow calls changed with the version of each APIService, and of each that changes.
+// follow calls changed with the version of each existing APIService, and later with the version of each APIService
+// that changes.
 func (c *Controller) follow(ctx context.Context, changed func(schema.GroupVersion)) error {
 	add := func(o *cache.Object) {
 		version, group, _ := strings.Cut(o.Name, ".") // as validation requires

@@ -123,7 +123,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// TestCustomResources has versions of groups come and go, before and while the controller runs.
+// TestCustomResources adds and removes versions of groups, before and while the controller runs.
 func TestCustomResources(t *testing.T) {
 	c := newController(t)
 	old, taken, first := version("old.example.com", "v1"), version("taken.example.com", "v1"), version("example.com", "v1")
@@ -153,7 +153,8 @@ func TestCustomResources(t *testing.T) {
 	if got, want := c.describe(t, first), "true 1000 100"; got != want {
 		t.Errorf("%s: %s, want %s", first, got, want)
 	}
-	// A change is reset. Who takes the label off may delete it later, and then there is a new one.
+	// The controller resets a change. If a user removes the label, the user may delete the APIService later, and
+	// then the controller creates a new one.
 	c.change(t, first, func(s *apiregistrationv1.APIService) { s.Spec.GroupPriorityMinimum = 7 })
 	c.waitUntil(t, first, "true 1000 100")
 	c.change(t, first, func(s *apiregistrationv1.APIService) { s.Labels, s.Spec.GroupPriorityMinimum = nil, 7 })
@@ -168,7 +169,7 @@ func TestCustomResources(t *testing.T) {
 	c.Resources.Remove(first.WithResource("widgets"), directory.Custom)
 	c.waitFor(t, first, false)
 	c.Resources.Remove(taken.WithResource("widgets"), directory.Custom)
-	c.put(old, directory.Custom) // after the others: what was done for them is done
+	c.put(old, directory.Custom) // queued after the other versions: when this one is done, so are they
 	c.waitFor(t, old, true)
 	if got, want := c.describe(t, taken), " 5 5"; got != want {
 		t.Errorf("the APIService of another server is %q, want %q", got, want)

@@ -18,10 +18,11 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// Defaults are the objects that new servers of the same configuration have in common, but for UIDs and times: the system
-// namespaces, the default roles and bindings, the objects of flow control, the priority classes and the APIServices of
-// built-in groups. A program that starts many servers creates them once through all steps of a write, and then copies
-// them: that takes a tenth of the time. Defaults do not change, and may be used concurrently.
+// Defaults are the objects that all new servers with the same configuration have: the system namespaces, the
+// default roles and bindings, the objects of flow control, the priority classes and the APIServices of built-in
+// groups. Only their UIDs and times differ. A program that starts many servers creates these objects once, through
+// all steps of a write, and then copies them. A copy takes a tenth of the time. Defaults do not change, and may be
+// used concurrently.
 type Defaults struct {
 	objects  []defaultObject
 	decoding sync.Once // at the first copy: most programs start one server and copy nothing
@@ -32,7 +33,7 @@ type Defaults struct {
 type defaultObject struct {
 	resource schema.GroupResource
 	stored   *cache.Object   // nil after decoding
-	object   registry.Object // nil before
+	object   registry.Object // nil before decoding
 }
 
 func defaultResources() []schema.GroupResource {
@@ -45,7 +46,8 @@ func defaultResources() []schema.GroupResource {
 	}
 }
 
-// ReadDefaults returns the Defaults of a server that has just created its first objects, before anybody else writes.
+// ReadDefaults returns the Defaults of a server. It must be called after the server has created its first objects
+// and before any client writes.
 func ReadDefaults(ctx context.Context, reg *registry.Registry) (*Defaults, error) {
 	d := &Defaults{}
 	for _, gr := range defaultResources() {
@@ -78,7 +80,7 @@ func (d *Defaults) Create(ctx context.Context, reg *registry.Registry, now time.
 	return registry.InsertTogether(ctx, list)
 }
 
-// decode makes the objects from what is stored of them.
+// decode decodes the stored objects.
 func (d *Defaults) decode(reg *registry.Registry) (err error) {
 	for i := range d.objects {
 		o := &d.objects[i]

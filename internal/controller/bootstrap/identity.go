@@ -115,8 +115,9 @@ func (k *Keeper) renew(ctx context.Context, name string, found bool, now time.Ti
 	return k.create(ctx, leases, l, manager)
 }
 
-// leaveLease deletes the lease of this server permanently, so that peers forward no requests to it. A lease that
-// another process has taken over is kept: a server that replaces this one on the same machine has the same name.
+// leaveLease deletes the lease of this server permanently, so that peers forward no requests to it. If another
+// process has taken over the lease, leaveLease keeps it: a server that replaces this one on the same machine has
+// the same name.
 func (k *Keeper) leaveLease(ctx context.Context) error {
 	k.identity.mu.Lock()
 	defer k.identity.mu.Unlock()

@@ -20,8 +20,8 @@ import (
 // interval is the time between two rounds. Deleted objects are created again then.
 const interval = 10 * time.Second
 
-// Keeper creates the objects that describe the server and that it needs, and maintains them
-// while it runs. Roles and bindings are not among them: see package internal/controller/rbac.
+// Keeper creates the objects that describe the server and the objects that it needs, and maintains them while it
+// runs. Package internal/controller/rbac creates the roles and bindings.
 type Keeper struct {
 	Registry *registry.Registry
 	Client   *client.Client
@@ -31,14 +31,15 @@ type Keeper struct {
 	// Services are the address ranges of Services. The Service kubernetes has the first address
 	// of the first range.
 	Services []netip.Prefix
-	// NodePort, unless 0, makes that Service one of type NodePort with this port.
+	// NodePort, unless 0, is the node port of the Service kubernetes. The Service then has the type NodePort.
 	NodePort int
-	// Port is the one at which clients reach this server.
+	// Port is the port at which clients reach this server.
 	Port int
-	// PeerAddress is where other servers on the same store would reach this one, host:port. The lease of the server has it, unless
-	// it is "".
+	// PeerAddress is the address, host:port, at which other servers on the same store can reach this server. It is
+	// stored in the lease of this server, unless it is "".
 	PeerAddress string
-	// HasPeers means that there may be other servers on the same store. A server that stops deletes its lease then.
+	// HasPeers means that there may be other servers on the same store. If it is true, a server that stops deletes
+	// its lease.
 	HasPeers bool
 	// Endpoints returns the servers behind the Service; if nil, endpoints are not maintained.
 	Endpoints Reconciler
@@ -67,11 +68,12 @@ type Reconciler interface {
 type part struct {
 	name string
 	do   func(context.Context) error
-	// isDefault is true if Defaults has all objects of the part.
+	// isDefault is true if all objects of the part belong to Defaults.
 	isDefault bool
 }
 
-// parts are made when the server starts and kept while it runs. They depend on the namespaces and not on each other.
+// parts returns the parts in which a Keeper creates objects at the start and maintains them later. They depend on
+// the namespaces and not on each other.
 func (k *Keeper) parts() []part {
 	return []part{
 		{"flow control", k.ensureFlowControl, true},
@@ -83,7 +85,7 @@ func (k *Keeper) parts() []part {
 }
 
 // Start creates the missing objects. It returns when all exist. defaultsExist is true if Defaults.Create has just
-// created the objects of Defaults; Start does not check them then.
+// created the objects of Defaults, so that Start need not check them.
 func (k *Keeper) Start(ctx context.Context, defaultsExist bool) error {
 	var mu sync.Mutex // guards errs
 	var errs []error

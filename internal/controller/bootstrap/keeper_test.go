@@ -28,7 +28,7 @@ import (
 )
 
 func TestServerName(t *testing.T) {
-	// What kube-apiserver 1.36 calls itself on a machine of this name.
+	// kube-apiserver 1.36 uses this name for itself on a machine with the host name vm.
 	if got := ServerName("vm"); got != "apiserver-wlv32tlttr4jl3gtroqexyxapa" {
 		t.Error(got)
 	}
@@ -160,8 +160,8 @@ func TestSlices(t *testing.T) {
 	}
 }
 
-// TestLeaseOfAServerThatLeaves: a server that has seen the lease of another one of its name, which is deleted before it is renewed, makes
-// its own. Otherwise it would not start.
+// TestLeaseOfAServerThatLeaves: a server reads the lease of an earlier server with its name, and that lease is
+// deleted before the server renews it. The server must then create a lease of its own, or it would not start.
 func TestLeaseOfAServerThatLeaves(t *testing.T) {
 	store, err := embedded.Open(embedded.Options{InMemory: true})
 	if err != nil {

@@ -33,8 +33,8 @@ const (
 // leaseHead is the envelope of a stored lease.
 var leaseHead = wire.NewEnvelopeHead("v1", "Endpoints")
 
-// EtcdLeases is the Reconciler of servers that share an etcd cluster, also with
-// kube-apiserver. Each server has a key there, which expires unless the server refreshes it.
+// EtcdLeases is the Reconciler of servers that share an etcd cluster. Some of the servers may be kube-apiservers.
+// Each server has a key in etcd, which expires unless the server refreshes it.
 type EtcdLeases struct {
 	Store   storage.Store
 	Address string

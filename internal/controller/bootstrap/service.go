@@ -32,9 +32,8 @@ var (
 	serviceCIDRs = networkingv1.SchemeGroupVersion.WithResource("servicecidrs")
 )
 
-// ensureServiceCIDR creates the default ServiceCIDR and sets its condition Ready. An existing
-// one with other ranges is not changed, unless this server only adds the range of the other IP
-// family.
+// ensureServiceCIDR creates the default ServiceCIDR and sets its condition Ready. An existing ServiceCIDR with
+// other ranges is changed only if this server adds the range of the second IP family.
 func (k *Keeper) ensureServiceCIDR(ctx context.Context) error {
 	var wanted []string
 	for _, p := range k.Services {
@@ -89,8 +88,8 @@ func (k *Keeper) setServiceCIDRReady(ctx context.Context) error {
 	return k.applyStatus(ctx, serviceCIDRs, serviceName, rangeManager, document)
 }
 
-// ensureServiceCIDRAndService creates the ServiceCIDR and then the Service, which needs an
-// address of it.
+// ensureServiceCIDRAndService creates the ServiceCIDR and then the Service, which needs an address in the ranges
+// of the ServiceCIDR.
 func (k *Keeper) ensureServiceCIDRAndService(ctx context.Context) error {
 	if err := k.ensureServiceCIDR(ctx); err != nil {
 		return err
@@ -98,9 +97,9 @@ func (k *Keeper) ensureServiceCIDRAndService(ctx context.Context) error {
 	return k.ensureServiceOnce(ctx)
 }
 
-// ensureServiceOnce creates the Service, unless another server is just creating it and
-// therefore has allocated its address. If that address is never used, servicerepair releases
-// it later, and the next round creates the Service.
+// ensureServiceOnce creates the Service. If another server is creating it at the same moment, the address of the
+// Service is allocated already, and ensureServiceOnce tries again for a short time. If that address is never used,
+// servicerepair releases it later, and the next round creates the Service.
 func (k *Keeper) ensureServiceOnce(ctx context.Context) error {
 	const tries, pause = 5, 100 * time.Millisecond
 	for try := 1; ; try++ {

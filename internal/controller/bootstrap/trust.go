@@ -26,7 +26,7 @@ var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
 type AuthenticationTrust struct {
 	// ClientCA and ProxyCA are certificate authorities as PEM text; empty if there are none.
 	ClientCA, ProxyCA []byte
-	// The headers of the front proxy, and the allowed names in its certificate.
+	// These are the headers of the front proxy, and the names that its certificate may have.
 	UsernameHeaders, UIDHeaders, GroupHeaders, ExtraHeaderPrefixes, AllowedNames []string
 }
 
@@ -76,7 +76,7 @@ func (k *Keeper) publishTrust(ctx context.Context) error {
 	})
 }
 
-// merge returns the new data of the ConfigMap with the existing data in before.
+// merge returns the new data of the ConfigMap. before is its existing data.
 func (t *AuthenticationTrust) merge(before map[string]string, now time.Time) (map[string]string, error) {
 	out := map[string]string{}
 	if ca := mergeCertificates([]byte(before[keyClientCA]), t.ClientCA, now); len(ca) > 0 {

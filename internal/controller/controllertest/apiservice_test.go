@@ -15,7 +15,7 @@ func TestAPIServicesAreRestoredAtTheStart(t *testing.T) {
 	const path = "/apis/apiregistration.k8s.io/v1/apiservices/"
 	for name, change := range map[string]string{
 		"v1.apps":  `{"spec":{"groupPriorityMinimum":1}}`,
-		"v1.batch": `{"metadata":{"labels":null},"spec":{"groupPriorityMinimum":1}}`, // somebody else's now
+		"v1.batch": `{"metadata":{"labels":null},"spec":{"groupPriorityMinimum":1}}`, // a change by a user
 	} {
 		s.Patch(path+name, change)
 	}

@@ -56,8 +56,8 @@ func decideSigningRequest(s *servertest.Server, name, decision string) {
 	s.Patch(signingRequestsPath+"/"+name+"/approval", `{"status":{"conditions":[{"type":"`+decision+`","status":"True","reason":"Test"}]}}`)
 }
 
-// TestApprovedRequestsAreSigned checks that an approved request gets a certificate that the server accepts, and that others get
-// none.
+// TestApprovedRequestsAreSigned checks that an approved request gets a certificate that the server accepts, and
+// that a request that is not approved gets none.
 func TestApprovedRequestsAreSigned(t *testing.T) {
 	s := servertest.Start(t, servertest.Default("csrsigning"))
 	const signer, usages = "kubernetes.io/kube-apiserver-client", `"client auth","digital signature"`

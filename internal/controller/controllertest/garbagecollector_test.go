@@ -14,8 +14,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/servertest"
 )
 
-// make creates a ConfigMap, or an object of another kind whose manifest is a format of its metadata, and returns its
-// UID.
+// make creates an object that has only metadata, such as a ConfigMap, and returns its UID. path is the path of its
+// collection.
 func (c *collectorCluster) make(path, name, owners string, finalizers ...string) string {
 	c.t.Helper()
 	text, err := json.Marshal(finalizers)
@@ -64,7 +64,8 @@ func (c *collectorCluster) delete(path, policy string) {
 		`{"apiVersion":"v1","kind":"DeleteOptions","propagationPolicy":%q}`, policy))
 }
 
-// settled waits until the collector has collected everything it should, by having it collect something else.
+// settled waits until the collector has collected everything that it should. It creates garbage and waits until
+// that is collected too.
 func (c *collectorCluster) settled() {
 	c.t.Helper()
 	for range 2 {
@@ -74,8 +75,8 @@ func (c *collectorCluster) settled() {
 	}
 }
 
-// TestDependentsGoInTheBackground: a chain of built-in and custom objects goes after its first owner, and nothing else
-// does.
+// TestDependentsGoInTheBackground: when an owner is deleted, the chain of built-in and custom objects that it owns
+// is deleted after it, and no other object is.
 func TestDependentsGoInTheBackground(t *testing.T) {
 	k := startCollector(t)
 	k.DefineWidgets()
@@ -97,7 +98,8 @@ func TestDependentsGoInTheBackground(t *testing.T) {
 	})
 }
 
-// TestForegroundWaits: an owner that is deleted in the foreground stays until the dependents are gone that block it.
+// TestForegroundWaits: an owner that is deleted in the foreground stays until the dependents that block its
+// deletion are gone.
 func TestForegroundWaits(t *testing.T) {
 	k := startCollector(t)
 	a := k.make(mapsPath, "a", "")
@@ -136,8 +138,8 @@ func TestOrphansStay(t *testing.T) {
 	}
 }
 
-// TestOwnersThatAreNotThere: objects whose owner does not exist, or has another UID, go; objects whose owner is of an
-// unknown kind stay.
+// TestOwnersThatAreNotThere: objects whose owner does not exist, or has another UID, are deleted. Objects whose
+// owner has an unknown kind stay.
 func TestOwnersThatAreNotThere(t *testing.T) {
 	k := startCollector(t)
 	a := k.make(mapsPath, "a", "")
@@ -154,7 +156,8 @@ func TestOwnersThatAreNotThere(t *testing.T) {
 	}
 }
 
-// TestOwnerInAnotherNamespace: an object whose owner is in another namespace goes, and an event says why.
+// TestOwnerInAnotherNamespace: an object whose owner is in another namespace is deleted, and an event has the
+// reason.
 func TestOwnerInAnotherNamespace(t *testing.T) {
 	k := startCollector(t)
 	k.Create("/api/v1/namespaces", `{"metadata":{"name":"other"}}`)
@@ -182,10 +185,11 @@ func TestOwnerInAnotherNamespace(t *testing.T) {
 	event("other", "other")
 	event("default", "")
 	k.settled()
-	k.Metadata("/apis/rbac.authorization.k8s.io/v1/clusterroles/c") // as in kube-controller-manager
+	k.Metadata("/apis/rbac.authorization.k8s.io/v1/clusterroles/c") // it stays, as in kube-controller-manager
 }
 
-// TestCircleInTheForeground: two objects that own each other go when one of them is deleted in the foreground.
+// TestCircleInTheForeground: two objects own each other. When one of them is deleted in the foreground, both are
+// deleted.
 func TestCircleInTheForeground(t *testing.T) {
 	k := startCollector(t)
 	a := k.make(mapsPath, "a", "")

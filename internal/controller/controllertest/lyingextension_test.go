@@ -12,11 +12,12 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
-// liar is an extension API server with one resource. Its first watch of that sends events about objects of others.
+// liar is an extension API server with one resource. Its first watch of this resource sends false events, about
+// objects of other servers.
 type liar struct {
 	*apitest.Extension
-	events chan string // that the watch sends
-	// deleted is closed when an object is deleted: the collector has read everything before it.
+	events chan string // the events that the watch sends
+	// deleted is closed when an object is deleted. By then the collector has read all earlier events.
 	deleted chan struct{}
 	once    sync.Once
 	done    chan struct{} // closed when the test ends; then watches end
@@ -27,7 +28,7 @@ func newLiar(t *testing.T) *liar {
 		Extension: apitest.NewExtension(t), events: make(chan string, 16), deleted: make(chan struct{}), done: make(chan struct{}),
 	}
 	l.Special = l.serve
-	t.Cleanup(func() { close(l.done) }) // before the extension is closed, which waits for its watches
+	t.Cleanup(func() { close(l.done) }) // runs before the extension is closed, which waits for its watches
 	return l
 }
 
@@ -71,8 +72,8 @@ func (l *liar) serve(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// TestExtensionsCollectNothingOfOthers: an extension API server that sends deletions and states of other objects in its
-// watches has no object of others deleted, orphaned or changed.
+// TestExtensionsCollectNothingOfOthers: an extension API server sends deletions and states of objects of other
+// servers in its watches. The collector must not delete, orphan or change those objects.
 func TestExtensionsCollectNothingOfOthers(t *testing.T) {
 	k := startCollector(t)
 	l := newLiar(t)

@@ -29,7 +29,8 @@ func namespaceConditions(t *testing.T, s *servertest.Server) string {
 	return strings.Join(out, "\n")
 }
 
-// TestNamespaceDeletionEnds deletes a namespace with built-in objects and custom resources on a server alone.
+// TestNamespaceDeletionEnds deletes a namespace with built-in objects and custom resources. No other server or
+// controller manager runs.
 func TestNamespaceDeletionEnds(t *testing.T) {
 	s := servertest.Start(t, servertest.Default("namespace-controller"))
 	s.DefineWidgets()
@@ -71,7 +72,7 @@ func TestNamespaceDeletionWaitsForFinalizers(t *testing.T) {
 		return strings.Contains(got, "NamespaceFinalizersRemaining"), got
 	})
 	awaitNamespaceConditions(t, s)                // kube-controller-manager does not count pods while it waits for them
-	s.Get("/api/v1/namespaces/demo/configmaps/b") // pods go first
+	s.Get("/api/v1/namespaces/demo/configmaps/b") // pods are deleted first
 
 	const noFinalizers = `{"metadata":{"finalizers":null}}`
 	s.Patch("/api/v1/namespaces/demo/pods/p", noFinalizers)
@@ -95,14 +96,14 @@ func awaitNamespaceConditions(t *testing.T, s *servertest.Server, lines ...strin
 }
 
 // TestNamespaceDeletionWaitsForExtensionServers: while the resources of an extension API server are not known, the
-// namespace stays, because objects of it may be left.
+// namespace stays, because it may still contain objects of that server.
 func TestNamespaceDeletionWaitsForExtensionServers(t *testing.T) {
 	s := servertest.Start(t, servertest.Default("namespace-controller"))
 	e := apitest.NewExtension(t)
 	e.Register(s.Client)
 	e.Broken.Store(true)
 	wait.Seen(t, "the version being stale", func() (bool, string) {
-		s.Send("GET", apitest.ExtensionVersion+"/anything", "") // has the server checked
+		s.Send("GET", apitest.ExtensionVersion+"/anything", "") // makes the server check the extension
 		got := s.Send("GET", "/apis", "", "Accept", apitest.AggregatedDiscovery).Body
 		return strings.Contains(got, `"freshness":"Stale"`), got
 	})

@@ -79,8 +79,8 @@ func checkedPolicy(
 	return policy
 }
 
-// TestPolicyTypeChecksFollowThePolicy: a new spec is checked again, a new label is not, and who wrote the status is
-// known.
+// TestPolicyTypeChecksFollowThePolicy: a new spec is checked again, a new label is not, and the field manager of
+// the status is recorded.
 func TestPolicyTypeChecksFollowThePolicy(t *testing.T) {
 	const policy = `{"apiVersion":"admissionregistration.k8s.io/v1","kind":"ValidatingAdmissionPolicy","metadata":{"name":"p"},
 		"spec":{"matchConstraints":{"resourceRules":[{"apiGroups":["apps"],"apiVersions":["v1"],"resources":["deployments"],
@@ -102,7 +102,7 @@ func TestPolicyTypeChecksFollowThePolicy(t *testing.T) {
 	}
 	s.Patch(policiesPath+"/p", `{"metadata":{"labels":{"a":"b"}}}`)
 	s.Patch(policiesPath+"/p", `{"spec":{"validations":[{"expression":"object.spec.replicas > 1"}]}}`)
-	// kube-controller-manager's apply takes the warnings away in the same manner, and typeChecking with them.
+	// When kube-controller-manager applies a status without warnings, that removes typeChecking too.
 	if second := checkedPolicy(t, s, "p", 2); second.Status.TypeChecking != nil {
 		t.Errorf("%+v", second.Status)
 	}

@@ -21,7 +21,7 @@ func newQuotaClient(t *testing.T) *quotaClient {
 	return &quotaClient{servertest.Start(t, servertest.Default("resourcequota-controller", "serviceaccount-controller")), t}
 }
 
-// send sends a request and expects a status, and a part of the answer if it is not empty.
+// send sends a request and expects a status code. If part is not "", the answer must contain it.
 func (q *quotaClient) send(method, path, body string, status int, part string) {
 	q.t.Helper()
 	got := q.Send(method, path, body)
@@ -112,7 +112,7 @@ func TestUsageOfQuotasIsLeftToOthers(t *testing.T) {
 	s := servertest.Start(t, c)
 	q := &quotaClient{s, t}
 	q.limit(`{"configmaps":"0"}`)
-	s.Idle(t) // with the controller, the usage is counted now
+	s.Idle(t) // with the controller, the usage would have been counted by now
 	q.send("GET", "/api/v1/namespaces/default/resourcequotas/q", "", 200, `"status":{}`)
 	q.send("POST", "/api/v1/namespaces/default/configmaps", `{"metadata":{"name":"a"}}`, 201, "")
 }

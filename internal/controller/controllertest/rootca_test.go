@@ -11,8 +11,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/servertest"
 )
 
-// TestRootCertificatesArePublished: each namespace has the certificates of the server, also after somebody has deleted
-// or changed them.
+// TestRootCertificatesArePublished: each namespace gets the certificates of the server, and gets them again after
+// a client has deleted or changed them.
 func TestRootCertificatesArePublished(t *testing.T) {
 	s := servertest.Start(t, servertest.Default("root-ca-certificate-publisher-controller"))
 	s.Create("/api/v1/namespaces", `{"metadata":{"name":"demo"}}`)
@@ -35,8 +35,8 @@ func awaitPublished(t *testing.T, s *servertest.Server, path string) {
 	})
 }
 
-// TestRootCertificatesAreNotFoughtOver: another program that always publishes other certificates does not make the
-// server write all the time. A change is corrected a second later, not at once.
+// TestRootCertificatesAreNotFoughtOver: another program publishes other certificates again and again. The server
+// must not write all the time: it corrects a change a second later, not at once.
 func TestRootCertificatesAreNotFoughtOver(t *testing.T) {
 	s := servertest.Start(t, servertest.Default("root-ca-certificate-publisher-controller"))
 	s.Create("/api/v1/namespaces", `{"metadata":{"name":"demo"}}`)

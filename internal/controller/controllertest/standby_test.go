@@ -19,7 +19,7 @@ func TestControllersPause(t *testing.T) {
 	s.Create("/api/v1/namespaces", `{"metadata":{"name":"demo"}}`)
 	s.Create("/api/v1/namespaces/demo/configmaps", `{"metadata":{"name":"a"}}`)
 	s.Do("DELETE", "/api/v1/namespaces/demo", "")
-	s.Idle(t) // if the controller ran, it has deleted it now
+	s.Idle(t) // by now, a running controller would have deleted it
 	s.Get("/api/v1/namespaces/demo/configmaps/a")
 	s.Patch(leases+"/kube-controller-manager", `{"spec":{"holderIdentity":null}}`)
 	s.Gone("/api/v1/namespaces/demo")

@@ -291,7 +291,8 @@ func TestMigrationOfCustomResources(t *testing.T) {
 	}
 }
 
-// TestResourcesThatCannotBeMigrated: a resource that does not exist is waited for, and one that is not stored fails at once.
+// TestResourcesThatCannotBeMigrated: a migration of a resource that does not exist waits for the resource. A
+// migration of a resource that is not stored fails at once.
 func TestResourcesThatCannotBeMigrated(t *testing.T) {
 	c := migratorConfig("", true)
 	now := clock.New(time.Now())

@@ -39,7 +39,7 @@ func TestFinishedJobsAreDeleted(t *testing.T) {
 			t.Errorf("%s: %d %s", name, got.Status, got.Body)
 		}
 	}
-	// A time that is changed later counts.
+	// If the time is changed later, the new time counts.
 	s.Patch(all+"later", `{"spec":{"ttlSecondsAfterFinished":1}}`)
 	s.Gone(all + "later")
 }

@@ -1,6 +1,6 @@
-// Package csrsigning signs approved CertificateSigningRequests for the signer kubernetes.io/kube-apiserver-client: client
-// certificates that the server accepts. kube-controller-manager does the same as the
-// certificatesigningrequest-signing-controller, also for kubelets, which this package leaves alone.
+// Package csrsigning signs approved CertificateSigningRequests for the signer kubernetes.io/kube-apiserver-client:
+// client certificates that the server accepts. In kube-controller-manager, the
+// certificatesigningrequest-signing-controller does this. It also signs for kubelets; this package does not.
 //
 // The rules of the signer are those of
 // https://kubernetes.io/docs/reference/access-authn-authz/certificate-signing-requests/#kubernetes-signers. Admission refuses
@@ -35,8 +35,8 @@ import (
 // firstDelay is the time after which a request is handled again after an error. The delay doubles up to maxDelay.
 const firstDelay, maxDelay = 100 * time.Millisecond, time.Minute
 
-// longest is the lifetime of a certificate whose request names none, and of those that ask for more, as by default in
-// kube-controller-manager.
+// longest is the lifetime of a certificate if the request asks for no lifetime or for a longer one. It is the
+// default of kube-controller-manager.
 const longest = 365 * 24 * time.Hour
 
 // failedReason is the reason of the condition of requests that cannot be signed.
@@ -108,7 +108,8 @@ func (c *Controller) follow(ctx context.Context, q *workers.Queue[string]) error
 	}
 }
 
-// waits reports whether a request is approved, for this signer, and neither signed nor failed.
+// waits reports whether a request still has to be signed: it is for this signer and approved, and neither denied,
+// signed nor failed.
 func waits(r *certificatesv1.CertificateSigningRequest) bool {
 	has := func(t certificatesv1.RequestConditionType) bool {
 		return slices.ContainsFunc(r.Status.Conditions,
@@ -152,8 +153,8 @@ func lifetime(s *certificatesv1.CertificateSigningRequestSpec) time.Duration {
 	return min(time.Duration(*s.ExpirationSeconds)*time.Second, longest)
 }
 
-// parse returns the certificate that a request asks for, and its key. It takes only the alternative names of the extensions.
-// It fails if the request is not valid for the signer.
+// parse returns the certificate that a request asks for, and its key. Of the extensions in the request, only the
+// alternative names are used. It fails if the request is not valid for the signer.
 func parse(s *certificatesv1.CertificateSigningRequestSpec) (*x509.Certificate, crypto.PublicKey, error) {
 	block, _ := pem.Decode(s.Request)
 	if block == nil {

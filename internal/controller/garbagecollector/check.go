@@ -51,7 +51,8 @@ func (c *Collector) checkObject(ctx context.Context, uid types.UID) error {
 			// The owners of the object wait for it, and so does one of its dependents: this may be a circle, in which
 			// each object waits for the next one.
 			if changed, err := c.unblockOwners(ctx, o); changed || err != nil {
-				// Its owners do not wait for it any more. They go first, as mostly with kube-controller-manager.
+				// Its owners no longer wait for it, so that they can be deleted first. kube-controller-manager
+				// mostly has this order too.
 				c.check.AddAfter(uid, unblockedPause)
 				return err
 			}
@@ -69,7 +70,7 @@ func (c *Collector) checkObject(ctx context.Context, uid types.UID) error {
 // deletion.
 func (c *Collector) finishForeground(ctx context.Context, o object) error {
 	if c.isBlocked(o.uid) {
-		return nil // it is checked again when the last of them is gone
+		return nil // it is checked again when the last blocking dependent is gone
 	}
 	if err := c.settle(ctx); err != nil {
 		return err
@@ -89,8 +90,8 @@ func (c *Collector) isBlocked(uid types.UID) bool {
 
 // owners is the state of the owners of an object.
 type owners struct {
-	// solid means that at least one exists and does not wait for the deletion of its dependents. waiting means that at
-	// least one does.
+	// solid means that at least one owner exists and does not wait for the deletion of its dependents. waiting
+	// means that at least one owner exists and waits.
 	solid, waiting bool
 	// rest are the owners that are not solid.
 	rest []types.UID
@@ -163,13 +164,13 @@ func isMissing(err error, name string) bool {
 	return details != nil && details.Name == name
 }
 
-// ref returns how an object is named in requests.
+// ref returns the reference that names an object in requests.
 func (o *object) ref() client.Ref {
 	return client.Ref{Resource: o.resource, Namespace: o.namespace, Name: o.name}
 }
 
-// delete deletes an object if it has not changed since it was read. Otherwise the graph receives the new state, and the
-// error causes another check then.
+// delete deletes an object if it has not changed since it was read. If it has changed, delete returns an error,
+// and the object is checked again when the graph has the new state.
 func (c *Collector) delete(ctx context.Context, o object, policy metav1.DeletionPropagation) error {
 	conditions := &metav1.Preconditions{UID: &o.uid}
 	if o.revision != 0 { // an extension API server may have versions that are not numbers
@@ -184,7 +185,7 @@ func (c *Collector) delete(ctx context.Context, o object, policy metav1.Deletion
 	return ignoreNotFound(err)
 }
 
-// ownersGone is the reason why an object is deleted, for its history.
+// ownersGone returns the reason of the deletion that is recorded in the history of the object.
 func (o *object) ownersGone() string {
 	if len(o.owners) == 0 {
 		return ""
@@ -203,8 +204,8 @@ func ignoreNotFound(err error) error {
 // errNothingToDo ends a change of an object that has been replaced by another one, or that has nothing to change.
 var errNothingToDo = errors.New("there is nothing to change")
 
-// change changes the metadata of an object. change reports whether it has changed anything. An object that no longer exists is
-// not an error.
+// change changes the metadata of an object. The function change reports whether it has changed anything. If the
+// object no longer exists, change returns no error.
 func (c *Collector) change(ctx context.Context, o object, change func(registry.Object) bool) error {
 	_, err := c.objects(o.remote).Update(ctx, client.UpdateRequest{
 		Ref: o.ref(),
@@ -233,8 +234,8 @@ func (c *Collector) removeOwners(ctx context.Context, o object, uids []types.UID
 	})
 }
 
-// unblockOwners sets blockOwnerDeletion to false in all owner references of an object, also where it was not set, as
-// kube-controller-manager does. It reports whether that changed anything.
+// unblockOwners sets blockOwnerDeletion to false in all owner references of an object, as kube-controller-manager
+// does, even in references without this field. It reports whether that changed anything.
 func (c *Collector) unblockOwners(ctx context.Context, o object) (changed bool, err error) {
 	err = c.change(ctx, o, func(obj registry.Object) bool {
 		changed = false

@@ -24,7 +24,7 @@ import (
 
 var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
 
-// testCollector returns a Collector that follows nothing: the test says what is in its graph.
+// testCollector returns a Collector that follows no resources: the test fills its graph.
 func testCollector(t *testing.T) *Collector {
 	t.Helper()
 	api := clienttest.New(t, "", "tester")
@@ -55,8 +55,8 @@ func createOwned(t *testing.T, c *Collector) *corev1.ConfigMap {
 	return created.(*corev1.ConfigMap)
 }
 
-// TestStaleStatesDeleteNothing: an object is not deleted because of a state that it is not in any more, nor is another
-// object of its name.
+// TestStaleStatesDeleteNothing: the collector does not delete an object because of an outdated state, and does not
+// delete another object with the same name.
 func TestStaleStatesDeleteNothing(t *testing.T) {
 	ref := client.Ref{Resource: configMaps, Namespace: "ns", Name: "a"}
 	for name, change := range map[string]func(*testing.T, *Collector){
@@ -211,11 +211,12 @@ func TestUnreachableServersDelayNothing(t *testing.T) {
 	}
 }
 
-// shaky are the objects of a server whose lists fail, or whose watches end after a time. It counts the lists.
+// shaky are the objects of a server whose lists fail, or whose watches end after the time lasts. It counts the
+// lists.
 type shaky struct {
 	*model
 	listFails bool
-	lasts     time.Duration // of a watch
+	lasts     time.Duration // the duration of a watch
 	lists     *int
 }
 
@@ -242,8 +243,9 @@ func (w shortWatch) NextMetadata(
 
 func (shortWatch) Close() {}
 
-// TestFailingListsAreRare: a resource of an extension API server that fails again and again is listed about once a minute,
-// also if it fails only after the list. One whose watch has lasted is listed again at once, as resources of this server.
+// TestFailingListsAreRare: a resource of an extension API server that fails again and again is listed about once a
+// minute, even if the list succeeds and only the watch fails. If its watch has lasted for some time, it is listed
+// again at once, like resources of this server.
 func TestFailingListsAreRare(t *testing.T) {
 	const hour = time.Hour
 	for name, test := range map[string]struct {
@@ -280,7 +282,7 @@ func TestFailingListsAreRare(t *testing.T) {
 	}
 }
 
-// grows has no resource until it is told, and then that of remoteKinds.
+// grows has no resource at first. Later it has the resource of remoteKinds.
 type grows struct {
 	remoteKinds
 	known   atomic.Bool
@@ -294,7 +296,7 @@ func (g *grows) Preferred() ([]discovery.Resource, []schema.GroupVersion) {
 	return g.remoteKinds.Preferred()
 }
 
-// TestNewRemoteResourcesAreFollowed: a resource of an extension API server has a monitor soon after it is known.
+// TestNewRemoteResourcesAreFollowed: a new resource of an extension API server soon has a monitor.
 func TestNewRemoteResourcesAreFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())

@@ -43,8 +43,8 @@ func (c *claims) dependent() {
 	}}, 1)
 }
 
-// TestExtensionsTouchOnlyTheirObjects: an extension API server that says that an object of its own has the UID of another
-// object changes nothing of that one.
+// TestExtensionsTouchOnlyTheirObjects: an extension API server claims that one of its objects has the UID of
+// another object. This must not change the other object.
 func TestExtensionsTouchOnlyTheirObjects(t *testing.T) {
 	forged := registry.Lifecycle{
 		Deleting: true, Finalizers: []string{metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents},
@@ -101,8 +101,8 @@ func TestObjectsTakeTheirUIDFromExtensions(t *testing.T) {
 	}
 }
 
-// TestAbsenceIsRead: an extension API server says that an object of its own is gone. The owner's dependents are checked,
-// but only a read shows that the owner does not exist.
+// TestAbsenceIsRead: an extension API server reports the deletion of one of its objects. The dependents of that
+// owner are checked, but only a read shows that the owner does not exist.
 func TestAbsenceIsRead(t *testing.T) {
 	c := newClaims()
 	c.owner(c.foreign, 1, registry.Lifecycle{})

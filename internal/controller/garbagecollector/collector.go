@@ -232,11 +232,11 @@ const (
 // errBehind is the error of awaitLatest.
 var errBehind = errors.New("the graph of owners does not have the latest changes yet")
 
-// awaitLatest waits until the graph has every change that was made before the call, so that no dependent is missing that an
-// object had when its deletion began. It fails with errBehind after settleTime: if the deletion went on then, a
-// dependent that is not in the graph yet would keep its reference to an owner that is gone, and be deleted although it
-// should stay. Resources that cannot be read at the moment are not waited for longer than settleTime: one of them must
-// not stop all deletions, and what the graph had of it before is still there.
+// awaitLatest waits until the graph has every change that was made before the call. Otherwise a dependent could be
+// missing that the object had when its deletion began. awaitLatest fails with errBehind after settleTime. If the
+// deletion continued without such a dependent, the dependent would keep its reference to a deleted owner, and be
+// deleted although it should stay. awaitLatest waits for resources that cannot be read now only until settleTime,
+// and then succeeds: one such resource must not stop all deletions, and the graph still has its earlier objects.
 func (c *Collector) awaitLatest(ctx context.Context) error {
 	revision, err := c.Revision(ctx)
 	if err != nil {
@@ -260,9 +260,10 @@ func (c *Collector) awaitLatest(ctx context.Context) error {
 	}
 }
 
-// isBehind reports whether the graph lacks changes up to a revision: behind of resources that are followed, failing of
-// resources that cannot be read. It has the monitors look that have seen no change for some time. Monitors of extension
-// API servers have revisions of their own.
+// isBehind reports whether the graph lacks changes up to a revision. behind means that changes of a resource that
+// is followed are missing, failing that changes of a resource that cannot be read are missing. isBehind makes the
+// monitors that lack changes update their revision. It ignores the monitors of extension API servers, because
+// these have revisions of their own.
 func (c *Collector) isBehind(revision int64) (behind, failing bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -38,17 +38,17 @@ type owner struct {
 // node is an object in the graph, or a missing owner.
 type node struct {
 	uid types.UID
-	// location is nil for a missing node: one that objects name as their owner and that was not seen. It exists to find
-	// its dependents. The other fields are zero then, except for dependents.
+	// location is nil for a missing node: an owner that was named by objects but not seen itself. Such a node
+	// exists so that its dependents can be found. Its other fields, except for dependents, are zero.
 	//
-	// Only states of the same resource change the node. If the object of an extension API server has the UID of an
-	// object of another resource, the node belongs to the object that was seen first; but an object of this server
-	// replaces one of an extension API server.
+	// Only states of the same resource change the node. If an object of an extension API server has the same UID
+	// as an object of another resource, the node belongs to the object that was seen first; but an object of this
+	// server replaces one of an extension API server.
 	location *location
-	// name is the one that the first dependent has given if the object was plain before. A check of that dependent finds
-	// out whether it is right (see graph.setAbsent).
+	// name is the name of the object. If the object was plain before, it is the name in the reference of its first
+	// dependent. A check of that dependent finds out whether the name is right (see graph.setAbsent).
 	name string
-	// revision is the resourceVersion of the state that the node shows; 0 if the object was plain in it.
+	// revision is the resourceVersion of the state in the node. It is 0 if the object was plain in that state.
 	revision int64
 	owners   []owner
 	// dependents are the nodes whose owners include this one; nil if there are none.
@@ -123,11 +123,11 @@ type pendingCheck struct {
 const (
 	// delayOfOwner is multiplied by the number of owners to delay the check of an object with many owners, up to
 	// maxDelayOfOwners. A check reads all owners and may write the object, and each change of an owner requires a
-	// check: if many change at once, one check is enough for all.
+	// check. After a delay, one check serves many changes.
 	delayOfOwner, maxDelayOfOwners = 4 * time.Millisecond, 10 * time.Second
 )
 
-// add has a node checked.
+// add requests a check of a node.
 func (e *effects) add(n *node) {
 	pending := pendingCheck{uid: n.uid}
 	if len(n.owners) > shortList {
@@ -136,14 +136,14 @@ func (e *effects) add(n *node) {
 	e.check = append(e.check, pending)
 }
 
-// graph knows which object owns which, of all objects. It has no goroutine and does no input or output. Its methods may
-// be called concurrently.
+// graph contains the owner references between all objects. It has no goroutine and does no input or output. Its
+// methods may be called concurrently.
 type graph struct {
 	mu    sync.Mutex // guards what follows, and the nodes
 	nodes map[types.UID]*node
 	plain plainObjects // the objects that were seen and have no node
-	// listing is true until all resources were listed. Until then missing owners have no effect: they may be listed
-	// yet.
+	// listing is true until all resources were listed. Until then, missing owners have no effect, because a later
+	// list may contain them.
 	listing bool
 	// absent are owners that are known not to exist.
 	absent absentOwners
@@ -153,12 +153,13 @@ type graph struct {
 
 // waitingOwner is the state of an object that waits for the deletion of its dependents.
 //
-// The events of different resources arrive in any order. So there are two kinds of dependents that are new in the graph:
+// The events of different resources arrive in any order. So there are two kinds of dependents that are new in the
+// graph:
 //
-//   - *seen late*: the dependent already referred to its owner when the deletion of the owner began. It is checked at once,
-//     as are the dependents that the graph knew before.
-//   - *made late*: it refers to the owner only since the deletion began. As in kube-controller-manager, it is checked together
-//     with the owner, or when the owner loses another dependent.
+//   - *seen late*: the dependent already referred to its owner when the deletion of the owner began. It is checked
+//     at once, as are the dependents that the graph knew before.
+//   - *made late*: the dependent got its reference to the owner after the deletion had begun. It is checked
+//     together with the owner, or when the owner loses another dependent, as in kube-controller-manager.
 //
 // The revisions tell which kind a dependent is.
 type waitingOwner struct {
@@ -175,7 +176,7 @@ func newGraph() *graph {
 	}
 }
 
-// set takes the state of an object. list is the number of the list or watch that it comes from.
+// set updates the graph with the state of an object. list is the number of the list or watch that returned it.
 func (g *graph) set(p *location, m client.Metadata, list uint32) (e effects) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -222,7 +223,8 @@ func (g *graph) set(p *location, m client.Metadata, list uint32) (e effects) {
 	return e
 }
 
-// setPlain takes the state of an object that has no node and needs none. It returns false for others.
+// setPlain adds an object that has no node and needs none to the plain objects. It returns false, and does
+// nothing, for other objects.
 func (g *graph) setPlain(p *location, m *client.Metadata, list uint32) bool {
 	if g.nodes[m.UID] != nil || !isPlain(p, m) {
 		return false
@@ -243,8 +245,8 @@ func (g *graph) releaseNode(n *node) {
 	}
 }
 
-// ownerNode returns the node of an owner that n names, which is perhaps missing. A plain object gets a node, and n is
-// checked, because the name of the owner is not known.
+// ownerNode returns the node of an owner that n names. The node may be a missing one. If the owner is a plain
+// object, it gets a node, and n is checked, because the name of the owner is not known.
 func (g *graph) ownerNode(n *node, o *owner, e *effects) *node {
 	to := g.nodes[o.uid]
 	if to != nil {
@@ -337,7 +339,8 @@ func blocksOwner(r *metav1.OwnerReference) bool {
 	return r.BlockOwnerDeletion != nil && *r.BlockOwnerDeletion
 }
 
-// sameOwners reports whether references are the owners that a node has, as with most changes of an object.
+// sameOwners reports whether references are the owners that a node has already. This is so for most changes of an
+// object.
 func sameOwners(owners []owner, references []metav1.OwnerReference) bool {
 	if len(owners) != len(references) {
 		return false
@@ -351,7 +354,8 @@ func sameOwners(owners []owner, references []metav1.OwnerReference) bool {
 	return true
 }
 
-// ownerIndex finds owners in a list by their UIDs. An object may have thousands; few have more than one or two.
+// ownerIndex finds owners in a list by their UIDs. An object may have thousands of owners; most objects have one
+// or two at most.
 type ownerIndex struct {
 	list []owner
 	byID map[types.UID]indexedOwner // nil for a short list
@@ -405,7 +409,7 @@ func (i ownerIndex) blocks(uid types.UID) bool {
 	return i.byID[uid].blocks
 }
 
-// shareStrings makes a reference use the strings of its owner, so that they are in memory once.
+// shareStrings makes a reference use the strings of the owner's node, so that each string is in memory only once.
 func shareStrings(o *owner, to *node) {
 	o.uid = to.uid
 	if o.name == to.name {
@@ -413,7 +417,7 @@ func shareStrings(o *owner, to *node) {
 	}
 }
 
-// addOwner adds a node to the dependents of an owner that it did not have before. If the owner is missing, the
+// addOwner adds a node to the dependents of an owner that is new for this node. If the owner is missing, the
 // dependent has to be checked, because it must be deleted if the owner does not exist. If the owner waits for the
 // deletion of its dependents, the dependent must be deleted as well (see waitingOwner).
 //
@@ -451,7 +455,7 @@ func (g *graph) addToWaiting(n, owner *node, blocks bool, e *effects) {
 	}
 }
 
-// checkMadeLate has the dependents checked that an owner got while it waited.
+// checkMadeLate adds a check of each dependent that an owner got while it waited.
 func (g *graph) checkMadeLate(uid types.UID, e *effects) {
 	if waiting := g.waiting[uid]; waiting != nil {
 		for _, late := range waiting.madeLate {
@@ -476,8 +480,9 @@ func (g *graph) blocked(uid types.UID) (blocked bool, e effects) {
 	return true, e
 }
 
-// ownerChanged handles a change of the owners of n to owners; uid was among the previous ones. blocked reports whether
-// n blocked its deletion. If that owner waited for n and now waits for no dependent, it has to be checked.
+// ownerChanged updates an owner that n had before, with the UID uid, when the owners of n change to owners.
+// blocked reports whether n blocked the deletion of that owner. If the owner waited for n and now waits for no
+// dependent, it has to be checked.
 func (g *graph) ownerChanged(n *node, uid types.UID, blocked bool, owners ownerIndex, e *effects) {
 	to := g.nodes[uid]
 	if to == nil {
@@ -514,7 +519,7 @@ func (g *graph) removeDependent(o, n *node) {
 	}
 }
 
-// remove takes the deletion of an object of a resource.
+// remove updates the graph after the deletion of an object of a resource.
 func (g *graph) remove(resource schema.GroupResource, uid types.UID) (e effects) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -529,8 +534,8 @@ func (g *graph) remove(resource schema.GroupResource, uid types.UID) (e effects)
 	return e
 }
 
-// removeNode removes a node that was seen. It stays as a missing node while it has dependents. An extension API server
-// does not prove that the object is gone: its dependents are checked, and the check reads the owner.
+// removeNode removes a node that was seen. It stays as a missing node while it has dependents. If an extension API
+// server reports the deletion, this does not prove it: the check of each dependent reads the owner.
 func (g *graph) removeNode(n *node, e *effects) {
 	delete(g.waiting, n.uid)
 	if len(n.dependents) > 0 && !n.location.remote {
@@ -547,7 +552,7 @@ func (g *graph) removeNode(n *node, e *effects) {
 	}
 }
 
-// sweep removes the objects of a resource that its list of that number did not have.
+// sweep removes the objects of a resource that were not in the list with this number.
 func (g *graph) sweep(resource schema.GroupResource, list uint32) (e effects) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -564,7 +569,8 @@ func (g *graph) sweep(resource schema.GroupResource, list uint32) (e effects) {
 	return e
 }
 
-// listed ends the listing: from now on the dependents of missing owners are checked, and the existing ones at once.
+// listed ends the listing: it requests a check of the existing dependents of missing owners, and later ones are
+// checked when they are added.
 func (g *graph) listed() (e effects) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -632,8 +638,9 @@ func (g *graph) hasWaitingDependent(uid types.UID) bool {
 	return false
 }
 
-// dependents returns the objects that name an object as their owner. Those of an object of an extension API server name
-// its kind too: the server cannot take the UID of an owner that is missing in the graph.
+// dependents returns the objects that name an object as their owner. If the owner is served by an extension API
+// server, the dependents must also name its kind. So an extension API server cannot claim the dependents of a
+// missing owner by using its UID.
 func (g *graph) dependents(uid types.UID) []types.UID {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -658,8 +665,8 @@ func (g *graph) isAbsent(i identity) bool {
 	return g.absent[i]
 }
 
-// setAbsent notes that an owner does not exist. If its UID is that of an object which was plain, the name that its first
-// dependent has given is wrong, and the other dependents are checked too.
+// setAbsent notes that an owner does not exist. If the node with this UID was plain before and has this name, the
+// name came from a dependent and is wrong. The other dependents are then checked too.
 func (g *graph) setAbsent(i identity) (e effects) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

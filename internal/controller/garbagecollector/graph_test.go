@@ -17,7 +17,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// checkIndexes compares what the graph keeps for each node with what follows from the owners of all nodes.
+// checkIndexes compares the indexes of each node in the graph with indexes that are computed from the owners of
+// all nodes.
 func checkIndexes(t *testing.T, g *graph, want map[types.UID]client.Metadata) {
 	t.Helper()
 	dependents := map[types.UID]map[types.UID]bool{}
@@ -129,8 +130,8 @@ func TestGraphIndexes(t *testing.T) {
 	}
 }
 
-// TestManyOwners: an object may have a hundred thousand owners. If each were looked for among all others, this test would
-// not end within its time.
+// TestManyOwners: an object may have a hundred thousand owners. If each owner were searched for in the whole list,
+// this test would not end in time.
 func TestManyOwners(t *testing.T) {
 	number := effort.Rounds(100_000, 10_000)
 	g := newGraph()
@@ -149,7 +150,8 @@ func TestManyOwners(t *testing.T) {
 	}
 }
 
-// TestOldStatesAreIgnored: a list that began before a change brings an older state than the watch.
+// TestOldStatesAreIgnored: a list that began before a change returns a state that is older than the one from the
+// watch.
 func TestOldStatesAreIgnored(t *testing.T) {
 	g := newGraph()
 	p := &location{resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, namespace: "a"}
@@ -161,7 +163,8 @@ func TestOldStatesAreIgnored(t *testing.T) {
 	}
 }
 
-// TestMissingOwnersWaitForTheLists: while resources are still being listed, an owner that was not seen may come.
+// TestMissingOwnersWaitForTheLists: while resources are still being listed, a missing owner may be in a later
+// list.
 func TestMissingOwnersWaitForTheLists(t *testing.T) {
 	g := newGraph()
 	p := &location{resource: schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}, namespace: "a"}
@@ -187,8 +190,9 @@ func checked(e effects) (uids []types.UID) {
 	return uids
 }
 
-// TestLateDependents: a dependent that an owner gets while it waits for the others is checked when one of those goes. One
-// that the owner had before is checked at once, although the graph gets it later.
+// TestLateDependents: an owner waits for its dependents. A dependent that refers to it only since then is checked
+// when another dependent is gone. A dependent that referred to it before is checked at once, although the graph
+// learns of it later.
 func TestLateDependents(t *testing.T) {
 	g := newGraph()
 	g.listed()
@@ -217,8 +221,9 @@ func TestLateDependents(t *testing.T) {
 	}
 }
 
-// TestNameOfPlainOwner: the graph does not know the name of an owner that was plain. It has the first dependent checked, and
-// every other one that gives another name, or the same name if it was wrong.
+// TestNameOfPlainOwner: the graph does not know the name of an owner that was plain. So it checks the first
+// dependent, and each further dependent that uses a different name. If the first name was wrong, it also checks
+// the dependents that use the same name.
 func TestNameOfPlainOwner(t *testing.T) {
 	g := newGraph()
 	g.listed()

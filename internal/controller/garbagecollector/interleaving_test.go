@@ -23,7 +23,7 @@ func (m *model) isWaiting(o *metav1.PartialObjectMetadata) bool {
 	return o.DeletionTimestamp != nil && slices.Contains(o.Finalizers, metav1.FinalizerDeleteDependents)
 }
 
-// mustStay returns why the collector must not delete an object, "" if it may.
+// mustStay returns why the collector must not delete an object, or "" if it may delete it.
 func (m *model) mustStay(o *metav1.PartialObjectMetadata) string {
 	if len(o.OwnerReferences) == 0 {
 		return "it has no owners"
@@ -32,7 +32,8 @@ func (m *model) mustStay(o *metav1.PartialObjectMetadata) string {
 		owner := m.objects[r.UID]
 		switch at := m.orphaned[r.UID]; {
 		case m.nested && m.waiting[r.UID] < at:
-			// The check may have read the owner when it waited, before it was deleted once more with the policy Orphan.
+			// The check may have read the owner while it waited, before the owner was deleted once more with the
+			// policy Orphan.
 		case at > 0 && m.referred[[2]types.UID{o.UID, r.UID}] < at:
 			return fmt.Sprintf("its owner %s was deleted with the policy Orphan", r.UID)
 		case m.solid(r.UID) && owner.DeletionTimestamp == nil:
@@ -54,9 +55,9 @@ func (m *model) blockers(uid types.UID) (blockers []types.UID) {
 	return blockers
 }
 
-// madeLate reports whether a reference to an owner that waits was made after its deletion began. Such a dependent is
-// left until the owner loses another dependent, as with kube-controller-manager, so it may stay while another one blocks
-// the owner.
+// madeLate reports whether a reference to an owner that waits was made after its deletion began. Such a dependent
+// is not checked until the owner loses another dependent, as with kube-controller-manager. So it may stay while
+// another dependent blocks the owner.
 func (m *model) madeLate(o *metav1.PartialObjectMetadata, r *metav1.OwnerReference) bool {
 	owner := m.objects[r.UID]
 	if owner == nil || !m.isWaiting(owner) || m.referred[[2]types.UID{o.UID, r.UID}] < m.waiting[r.UID] {
@@ -65,7 +66,8 @@ func (m *model) madeLate(o *metav1.PartialObjectMetadata, r *metav1.OwnerReferen
 	return slices.ContainsFunc(m.blockers(r.UID), func(uid types.UID) bool { return uid != o.UID })
 }
 
-// judge returns what is wrong when nothing happens any more. It knows no graph: it looks at the objects that are left.
+// judge returns the faults in the final state, when no event is left. It does not use the graph: it only looks at
+// the objects that are left.
 func (m *model) judge() (faults []string) {
 	for _, o := range m.objects {
 		if m.isWaiting(o) && len(m.blockers(o.UID)) == 0 {
@@ -91,14 +93,15 @@ func (m *model) judge() (faults []string) {
 	return faults
 }
 
-// What users do.
+// These functions are the actions of users.
 
-// uidOf returns the UID of an object of the model, which has the form of those that the server makes.
+// uidOf returns the UID of an object of the model. It has the form of the UIDs that the server makes.
 func uidOf(name string) types.UID {
 	return types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012s", name))
 }
 
-// create creates an object with owners; "b!" is the owner b, whose deletion it blocks, and "+x" the finalizer x.
+// create creates an object with owners and finalizers. A part "b" is the owner b, "b!" an owner b whose deletion
+// the object blocks, and "+x" the finalizer x.
 func create(name string, parts ...string) func(*model) {
 	uid := uidOf(name)
 	return func(m *model) {
@@ -134,7 +137,7 @@ func own(name string, owners ...string) func(*model) {
 	return change(name, func(o *metav1.PartialObjectMetadata) { o.OwnerReferences = references(owners) })
 }
 
-// free removes the finalizers of an object that are not the collector's.
+// free removes all finalizers of an object except those of the collector.
 func free(name string) func(*model) {
 	return change(name, func(o *metav1.PartialObjectMetadata) {
 		o.Finalizers = slices.DeleteFunc(o.Finalizers, func(f string) bool { return len(f) == 1 })
@@ -193,9 +196,9 @@ var interleavings = map[string][]func(*model){
 	"owners by halves": {create("a"), create("b"), create("c", "a", "b"), remove("a", background), remove("b", orphaning)},
 }
 
-// TestEveryInterleaving: whatever the order in which the changes of different resources reach the graph and objects are
-// checked, what is left in the end is right. Up to a number of orders all are tried, then random ones, in which other
-// things happen in the middle of a check too.
+// TestEveryInterleaving: the final state is right in whatever order the graph receives the changes of different
+// resources and objects are checked. The test tries up to most orders systematically, and then random orders, in
+// which other events also happen in the middle of a check.
 func TestEveryInterleaving(t *testing.T) {
 	most, random := 5_000, 1_000
 	if !effort.Full() {
@@ -225,7 +228,7 @@ func tryOrder(t *testing.T, ch *choices, todo []func(*model), nested bool) {
 	}
 }
 
-// TestRandomGraphs does the same with random objects and changes of them.
+// TestRandomGraphs does the same as TestEveryInterleaving, with random objects and random changes of them.
 func TestRandomGraphs(t *testing.T) {
 	graphs := 5_000
 	if !effort.Full() {

@@ -22,12 +22,12 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// choices decides what happens next where several things can. With random it decides at random; without, a sequence of
-// runs takes each sequence of choices once (next).
+// choices decides what happens next if several things can happen. If random is set, it decides at random.
+// Otherwise a sequence of runs goes through every sequence of choices once (see next).
 type choices struct {
 	random       *rand.Rand
 	begin        []int // the choices that the run begins with
-	taken, among []int // the choices of the run, and how many there were at each
+	taken, among []int // the choices of the run so far, and the number of alternatives at each
 }
 
 // pick returns a number below n.
@@ -43,7 +43,7 @@ func (c *choices) pick(n int) int {
 	return picked
 }
 
-// next prepares the next run. It returns false when there was each run.
+// next prepares the next run. It returns false after the last run.
 func (c *choices) next() bool {
 	for i := len(c.taken) - 1; i >= 0; i-- {
 		if c.taken[i]+1 < c.among[i] {
@@ -55,30 +55,32 @@ func (c *choices) next() bool {
 	return false
 }
 
-// model is a store with a collector. Each object is of a resource of its own, so that the changes of different objects
-// reach the graph in any order. The name of an object is its UID. All happens in one goroutine: do says what.
+// model is a store with a collector. Each object is of a resource of its own, so that the changes of different
+// objects reach the graph in any order. The name of an object is its UID. Everything runs in one goroutine;
+// choices decides the order.
 type model struct {
 	*choices
 	c        *Collector
 	objects  map[types.UID]*metav1.PartialObjectMetadata
 	revision int64
-	events   map[types.UID][]client.MetadataChange // that the graph does not have yet, by object
+	events   map[types.UID][]client.MetadataChange // changes that the graph does not have yet, by object
 	todo     []func(*model)                        // what users do, in order
 	check    modelQueue
 	orphan   modelQueue
-	// nested has other things happen in the middle of a check; depth counts how deep.
+	// nested allows other things to happen in the middle of a check; depth is the current depth of nesting.
 	nested bool
 	depth  int
 	// orphans is held by changes of the dependents of one object, which come from several goroutines.
 	orphans sync.Mutex
-	// busy are the objects whose check has not ended. failed are those to try again after a change.
+	// busy are the objects whose check has not ended. failed are the objects whose check failed; they are tried
+	// again after a change.
 	busy   map[types.UID]bool
 	failed []func()
 	faults []string
 	log    []string
 
-	// What the store knows and the collector does not: the revisions at which the deletion of an object in the foreground
-	// began, at which it was orphaned, and at which an object got a reference.
+	// The store knows these revisions, the collector does not: when the deletion of an object in the foreground
+	// began, when the object was orphaned, and when an object got a reference.
 	waiting, orphaned map[types.UID]int64
 	referred          map[[2]types.UID]int64
 }
@@ -112,7 +114,7 @@ func newModel(ch *choices, todo []func(*model)) *model {
 	return m
 }
 
-// run lets everything happen, and returns what is wrong then.
+// run runs the model until nothing is left to do, and returns the faults in the final state.
 func (m *model) run() []string {
 	for steps := 0; ; steps++ {
 		if steps == 10_000 {
@@ -128,7 +130,7 @@ func (m *model) run() []string {
 	}
 }
 
-// step lets one of the things happen that can. It returns false if there is none.
+// step does one of the things that can happen now. It returns false if there is none.
 func (m *model) step() bool {
 	var can []func()
 	if len(m.todo) > 0 {
@@ -208,7 +210,7 @@ func (m *model) retry() {
 	m.failed = nil
 }
 
-// interrupt lets something else happen in the middle of a check.
+// interrupt may do something else in the middle of a check.
 func (m *model) interrupt() {
 	if !m.nested || m.depth >= 2 || m.pick(3) > 0 {
 		return
@@ -218,7 +220,7 @@ func (m *model) interrupt() {
 	m.depth--
 }
 
-// settle brings all changes into the graph that were made before the call.
+// settle delivers all changes that were made before the call to the graph.
 func (m *model) settle(context.Context) error {
 	m.interrupt()
 	until := m.revision

@@ -20,14 +20,16 @@ import (
 )
 
 const (
-	// resyncPause is the least delay after a change of the resources before they are read: many may change at once. Where
-	// there are thousands, reading them takes long, and the delay is resyncRest times as long.
+	// resyncPause is the shortest time between a change of the resources and the reading of their list, because
+	// many resources may change at once. Reading thousands of resources takes long. The delay is therefore at
+	// least resyncRest times as long as the last reading took.
 	resyncPause = 100 * time.Millisecond
 	resyncRest  = 10
 	// syncTime limits the time that the collector waits for the first lists, as in kube-controller-manager.
 	syncTime = 30 * time.Second
-	// retryAfter is the time until a resource is listed again after an error. For a resource of an extension API server it
-	// doubles with each further error, up to maxRetryAfter, until a watch has lasted for maxRetryAfter.
+	// retryAfter is the time until a resource is listed again after an error. For a resource of an extension API
+	// server, it doubles with each further error, up to maxRetryAfter. It is reset when a watch has lasted for
+	// maxRetryAfter.
 	retryAfter    = time.Second
 	maxRetryAfter = time.Minute
 )
@@ -42,18 +44,18 @@ type monitor struct {
 	// synced is closed when the objects were listed for the first time, or cannot be listed.
 	synced chan struct{}
 	once   sync.Once // closes synced
-	// tick has the monitor update revision.
+	// tick makes the monitor update revision.
 	tick chan time.Time
-	// revision is the one up to which all changes are in the graph.
+	// revision is the revision up to which all changes are in the graph.
 	revision atomic.Int64
 	// failing is true after a list has failed, until one succeeds.
 	failing atomic.Bool
-	// watching is when the current watch began; zero without one. It is used by the monitor's goroutine alone.
+	// watching is when the current watch began, or zero if there is none. Only the monitor's goroutine uses it.
 	watching time.Time
 }
 
-// ignored are resources whose objects are not in the graph, as in kube-controller-manager: there are many of them, and
-// they go by themselves.
+// ignored are resources whose objects are not in the graph, as in kube-controller-manager. They have many objects,
+// which expire by themselves.
 var ignored = []schema.GroupResource{{Resource: "events"}, {Group: "events.k8s.io", Resource: "events"}}
 
 // collected reports whether the objects of a resource are in the graph.
@@ -106,9 +108,9 @@ func (c *Collector) awaitResources(ctx context.Context, local *directory.Watcher
 	_, _ = local.Next(waiting) // it fails only when waiting ends
 }
 
-// awaitSynced waits until the objects of each resource were listed or cannot be listed, at most for syncTime. As in
-// kube-controller-manager, a resource whose server does not answer does not keep the collector from its work: it deletes
-// nothing without reading the owners.
+// awaitSynced waits until the objects of each resource were listed or cannot be listed, at most for syncTime.
+// After that the collector begins, as in kube-controller-manager, even if a server does not answer. This is safe,
+// because it deletes nothing without reading the owners.
 func (c *Collector) awaitSynced(ctx context.Context, monitors []*monitor) error {
 	late := time.NewTimer(syncTime)
 	defer late.Stop()

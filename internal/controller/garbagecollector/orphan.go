@@ -30,7 +30,7 @@ func (c *Collector) orphanDependents(ctx context.Context, uid types.UID) error {
 		}
 		changes.Go(func() error { return c.removeOwners(ctx, d, []types.UID{uid}) })
 	}
-	if err := changes.Wait(); err != nil { // the first error; the others are tried all the same
+	if err := changes.Wait(); err != nil { // the first error; all dependents are tried
 		return fmt.Errorf("not all dependents could be orphaned: %w", err)
 	}
 	return c.removeFinalizer(ctx, o, metav1.FinalizerOrphanDependents)

@@ -34,8 +34,8 @@ func isPlain(p *location, m *client.Metadata) bool {
 	return len(m.Owners) == 0 && !m.Deleting && !p.remote
 }
 
-// add adds an object. It returns false if the UID has another form than those that the server makes: such an object needs
-// a node.
+// add adds an object. It returns false if the UID does not have the form of the UIDs that the server makes. Such
+// an object needs a node.
 func (o *plainObjects) add(p *location, uid types.UID, list uint32) bool {
 	id, ok := parseUID(uid)
 	if !ok {
@@ -69,7 +69,7 @@ func (o *plainObjects) remove(uid types.UID) {
 	}
 }
 
-// sweep removes the objects of a resource that its list of that number did not have. Nothing depends on them.
+// sweep removes the objects of a resource that were not in the list with this number. They have no dependents.
 func (o *plainObjects) sweep(resource schema.GroupResource, list uint32) {
 	for id, found := range o.byUID {
 		if found.list != list && o.locations[found.location].resource.GroupResource() == resource {
@@ -81,7 +81,8 @@ func (o *plainObjects) sweep(resource schema.GroupResource, list uint32) {
 // compactUID is a UID as 16 bytes.
 type compactUID [16]byte
 
-// parseUID returns a UID as 16 bytes, if it has the form that those of the server have: no two have the same bytes then.
+// parseUID returns a UID as 16 bytes. It returns false if the UID does not have the form of the UIDs that the
+// server makes. Different UIDs of this form have different bytes.
 func parseUID(uid types.UID) (id compactUID, ok bool) {
 	const digits, length = "0123456789abcdef", 36
 	if len(uid) != length {

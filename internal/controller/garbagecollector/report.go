@@ -26,7 +26,7 @@ func newReporter(c *Collector) *reporter {
 	return &reporter{c: c, queue: make(chan *invalidOwner, maxReports)}
 }
 
-// add has an event written about an owner in another namespace.
+// add queues an event about an owner in another namespace.
 func (r *reporter) add(i invalidOwner) {
 	select {
 	case r.queue <- &i:

@@ -1,6 +1,6 @@
-// Package legacytokens tracks the use of legacy service account tokens (KEP-2799): a ConfigMap
-// has the date since which uses are tracked, and a label of each Secret has the date of the
-// last use of its token. With these, kube-controller-manager deletes unused tokens.
+// Package legacytokens tracks the use of legacy service account tokens (KEP-2799): a ConfigMap has the date when
+// tracking began, and a label of each Secret has the date of the last use of its token. With these,
+// kube-controller-manager deletes unused tokens.
 package legacytokens
 
 import (

@@ -16,11 +16,11 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// memory is the objects of a server.
+// memory stores the objects of a server in memory.
 type memory struct {
 	mu      sync.Mutex // guards objects
 	objects map[string]registry.Object
-	updates chan string // receives the name of each that was updated
+	updates chan string // receives the name of each updated object
 }
 
 func (m *memory) Lookup(_ context.Context, r schema.GroupResource, _, name string) (registry.Object, error) {
@@ -61,7 +61,7 @@ func newTracker(day string) (*Tracker, *memory) {
 
 func TestSince(t *testing.T) {
 	for name, c := range map[string]struct {
-		there map[string]string // nil: no config map
+		there map[string]string // nil: the ConfigMap does not exist
 		want  string
 	}{
 		"none":     {nil, "2026-03-02"},

@@ -21,7 +21,7 @@ var conditionTypes = []corev1.NamespaceConditionType{
 	corev1.NamespaceFinalizersRemaining,
 }
 
-// fine are the reason and the message of a condition that is False.
+// fine has the reason and the message of each condition when it is False.
 var fine = map[corev1.NamespaceConditionType][2]string{
 	corev1.NamespaceDeletionDiscoveryFailure: {"ResourcesDiscovered", "All resources successfully discovered"},
 	corev1.NamespaceDeletionGVParsingFailure: {"ParsedGroupVersions", "All legacy kube types successfully parsed"},
@@ -97,7 +97,8 @@ func shorten(text string) string {
 	return strings.ToValidUTF8(text[:maxText], "") + "..."
 }
 
-// discoveryError returns why resources are not known, as client-go words it. It is nil if all are known.
+// discoveryError returns an error that names the group versions whose resources are not known, in the words of
+// client-go. It is nil if all are known.
 func (o *outcome) discoveryError() error {
 	if len(o.stale) == 0 {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TestConditionsAreBounded has an extension API server that chooses long errors, and many long finalizers.
+// TestConditionsAreBounded uses an extension API server that returns long errors and many long finalizers.
 func TestConditionsAreBounded(t *testing.T) {
 	f := &found{finalizers: map[string]int{}}
 	for i := range 10 * maxFinalizers {

@@ -30,8 +30,8 @@ type found struct {
 	estimate   int64 // see outcome.estimate
 }
 
-// maxFinalizers is the largest number of different finalizers of one resource that are counted. They are in the
-// conditions of the namespace, which an extension API server must not make arbitrarily long.
+// maxFinalizers is the largest number of different finalizers of one resource that are counted. The conditions of
+// the namespace contain them, and an extension API server must not make these arbitrarily long.
 const maxFinalizers = 100
 
 // count counts the finalizers of an object.
@@ -43,9 +43,9 @@ func (f *found) count(finalizers []string) {
 	}
 }
 
-// deleteContent makes one pass of deleting the objects in a namespace, and returns its outcome. While pods remain, it
-// deletes nothing else: other objects, such as network policies, may protect something from them. As in
-// kube-controller-manager, conditions do not count the pods then.
+// deleteContent makes one pass of deleting the objects in a namespace, and returns its outcome. While pods remain,
+// it deletes nothing else: other objects, such as network policies, may protect something from them. In this case
+// the conditions do not count the pods, as in kube-controller-manager.
 func (c *Controller) deleteContent(ctx context.Context, n *corev1.Namespace) *outcome {
 	o := &outcome{remaining: map[schema.GroupVersionResource]int{}, finalizers: map[string]int{}}
 	resources, stale := c.Resources.Preferred()
@@ -54,7 +54,7 @@ func (c *Controller) deleteContent(ctx context.Context, n *corev1.Namespace) *ou
 		return !r.Namespaced || !slices.Contains(r.Verbs, "delete")
 	})
 	if i := slices.IndexFunc(resources, isPods); i >= 0 {
-		_ = c.deleteResource(ctx, n, resources[i], o) // it is in o
+		_ = c.deleteResource(ctx, n, resources[i], o) // the error is also in o.failed
 		if o.remaining[pods] > 0 || len(o.failed) > 0 {
 			clear(o.remaining)
 			clear(o.finalizers)
@@ -71,7 +71,7 @@ func (c *Controller) deleteContent(ctx context.Context, n *corev1.Namespace) *ou
 			break
 		}
 		if late[r.GroupVersion()] {
-			continue // the next attempt begins with another resource
+			continue // a later attempt has another order and can reach this resource
 		}
 		err := c.deleteResource(ctx, n, r, o)
 		late[r.GroupVersion()] = r.Remote && (kerrors.IsTimeout(err) || kerrors.IsTooManyRequests(err))
@@ -135,8 +135,9 @@ func (c *Controller) deleteObjects(
 	return left, nil
 }
 
-// isEmpty reports whether a resource is known to have no objects in a namespace. Before a deletion it is called for
-// extension API servers: if one fails to delete, only the namespaces in which it has objects wait for it.
+// isEmpty reports whether a resource is known to have no objects in a namespace. It is called before deletions of
+// objects of extension API servers: if such a server cannot delete, only namespaces with objects of it have to
+// wait.
 func isEmpty(ctx context.Context, content Content, namespace string, r discovery.Resource) (bool, error) {
 	if !slices.Contains(r.Verbs, "list") {
 		return false, nil

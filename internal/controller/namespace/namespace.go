@@ -79,7 +79,7 @@ func (c *Controller) now() time.Time {
 	return c.Now()
 }
 
-// content returns how a resource is reached.
+// content returns the Content through which the objects of a resource are reached.
 func (c *Controller) content(r discovery.Resource) Content {
 	if r.Remote {
 		return c.Remote
@@ -132,8 +132,8 @@ func (c *Controller) follow(ctx context.Context, q *queue) error {
 	})
 }
 
-// see adds a namespace to the queue if it is being deleted. One that cannot be read is added as well: the worker reads
-// it again, and reports the error.
+// see adds a namespace to the queue if it is being deleted. A namespace that cannot be read is added as well: the
+// worker reads it again, and reports the error.
 func (c *Controller) see(ctx context.Context, q *queue, o *cache.Object) {
 	if readable, err := c.Namespaces.Reader.Readable(ctx, o); err == nil {
 		if l, err := c.Namespaces.Decoder.Lifecycle(readable); err == nil && !l.Deleting {
@@ -146,7 +146,7 @@ func (c *Controller) see(ctx context.Context, q *queue, o *cache.Object) {
 // errNotEmpty means that a namespace has to be processed again.
 var errNotEmpty = errors.New("the namespace is not empty yet")
 
-// handle deletes the content of a namespace once. The error has it called again later.
+// handle deletes the content of a namespace once. If it returns an error, the queue calls it again later.
 func (c *Controller) handle(ctx context.Context, name string) error {
 	var done bool
 	err := workers.Protect(func() (err error) {
@@ -198,8 +198,8 @@ var errReplaced = errors.New("the namespace was replaced by another one of the s
 // errSame ends a write that would change nothing.
 var errSame = errors.New("nothing has changed")
 
-// change changes a namespace, or the part of it that a subresource stands for. A namespace that no longer exists is not an
-// error.
+// change changes a namespace or, with a subresource, the part that belongs to the subresource. It returns no error
+// if the namespace no longer exists.
 func (c *Controller) change(
 	ctx context.Context, name string, uid types.UID, subresource string, change func(*corev1.Namespace) error,
 ) error {
@@ -228,7 +228,7 @@ func (c *Controller) report(ctx context.Context, n *corev1.Namespace, o *outcome
 	})
 }
 
-// finalize removes the finalizer of the controller, after which the namespace goes if it has no others.
+// finalize removes the finalizer of the controller. The namespace is then deleted if it has no other finalizers.
 func (c *Controller) finalize(ctx context.Context, n *corev1.Namespace) error {
 	return c.change(ctx, n.Name, n.UID, "finalize", func(latest *corev1.Namespace) error {
 		latest.Spec.Finalizers = slices.DeleteFunc(latest.Spec.Finalizers, func(f corev1.FinalizerName) bool {

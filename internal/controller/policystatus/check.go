@@ -19,8 +19,8 @@ type checker struct {
 	typed *writescope.Typed
 }
 
-// check returns the warnings for the validations of a policy and their messages. As in kube-controller-manager, match
-// conditions, audit annotations and variables by themselves are not checked.
+// check returns the warnings for the validations of a policy and their messages. As in kube-controller-manager,
+// match conditions and audit annotations are not checked, and variables only where a checked expression uses them.
 func (c *Controller) check(
 	ctx context.Context, policy *admissionregistrationv1.ValidatingAdmissionPolicy,
 ) []admissionregistrationv1.ExpressionWarning {
@@ -54,7 +54,7 @@ func (c *Controller) checkers(
 	}
 	var all []checker
 	for _, kind := range c.kindsOf(policy) {
-		// kube-controller-manager numbers the names of types by the time.
+		// kube-controller-manager appends the time to the names of types, and this server appends a number.
 		object := c.typeIfKnown(ctx, kind, kind.Kind+"1")
 		if object == nil {
 			continue
@@ -80,7 +80,7 @@ func (c *Controller) typeIfKnown(
 	return typ
 }
 
-// checkAll returns what is wrong with an expression, for all kinds; "" if it is correct for each.
+// checkAll returns the errors of an expression for all kinds, or "" if it is correct for every kind.
 func checkAll(checkers []checker, expression string) string {
 	var messages []string
 	for _, one := range checkers {

@@ -1,6 +1,6 @@
 // Package policystatus checks the types in the expressions of ValidatingAdmissionPolicies, and writes warnings to
-// status.typeChecking. They do not change the effect of a policy: an expression that names a field which does not exist
-// is stored and evaluated. kube-controller-manager does the same, with the controller
+// status.typeChecking. The warnings do not change the effect of a policy: an expression that names a field which
+// does not exist is stored and evaluated. kube-controller-manager does the same, with the controller
 // validatingadmissionpolicy-status-controller.
 //
 // Each new generation of a policy is checked once, with the kinds that are served then.
@@ -51,7 +51,7 @@ func (c *Controller) Run(ctx context.Context) {
 	workers.Restart(ctx, c.Log, "cannot watch admission policies for type checks; will start again", c.Activity, c.follow)
 }
 
-// follow checks all policies, and then each that changes.
+// follow checks all policies, and later each policy that changes.
 func (c *Controller) follow(ctx context.Context) error {
 	policies := c.Registry.Resource(
 		admissionregistrationv1.SchemeGroupVersion.WithResource("validatingadmissionpolicies").GroupResource())

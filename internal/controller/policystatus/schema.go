@@ -25,8 +25,8 @@ type schemas struct {
 	open map[string]bool
 }
 
-// maxRecentTypes is the number of types that are kept: policies that change together often use the same few kinds, and
-// making the type of a Pod takes some ten milliseconds.
+// maxRecentTypes is the number of types that are kept. Policies that change together often use the same few kinds,
+// and it takes about ten milliseconds to make the type of a Pod.
 const maxRecentTypes = 4
 
 // recentTypes are the types that were used last, the latest first. Only the goroutine of the controller uses them.
@@ -35,7 +35,7 @@ type recentTypes []recentType
 type recentType struct {
 	kind     schema.GroupVersionKind
 	name     string
-	document []byte // that the type was made from
+	document []byte // the document that the type was made from
 	typ      *apiservercel.DeclType
 }
 
@@ -148,7 +148,8 @@ func (s *schemas) named(name string) (*spec.Schema, error) {
 	return out, nil
 }
 
-// expandName returns the schema of a name without references. A schema inside of itself is an object without fields.
+// expandName returns the schema with this name, with all references replaced by the schemas that they name. A
+// schema that contains itself becomes an object without fields at that place.
 func (s *schemas) expandName(name string) (*spec.Schema, error) {
 	if s.open[name] {
 		return &spec.Schema{SchemaProps: spec.SchemaProps{Type: []string{"object"}}}, nil
@@ -162,7 +163,7 @@ func (s *schemas) expandName(name string) (*spec.Schema, error) {
 	return s.expand(found)
 }
 
-// expand returns a copy of a schema without references.
+// expand returns a copy of a schema in which references are replaced by the schemas that they name.
 func (s *schemas) expand(in *spec.Schema) (*spec.Schema, error) {
 	if name := reference(in); name != "" {
 		return s.expandName(name)
@@ -197,8 +198,8 @@ func (s *schemas) expand(in *spec.Schema) (*spec.Schema, error) {
 	return &out, nil
 }
 
-// reference returns the name of the schema that another one refers to, "" if it refers to none. References that have a
-// description or a default are in allOf.
+// reference returns the name of the schema that another one refers to, "" if it refers to none. A reference with a
+// description or a default is the only element of allOf.
 func reference(in *spec.Schema) string {
 	ref := in.Ref.String()
 	if ref == "" && len(in.AllOf) == 1 {

@@ -7,7 +7,7 @@ import (
 	apiservercel "k8s.io/apiserver/pkg/cel"
 )
 
-// TestRecentTypes checks that a type is kept until its document changes or others were used more recently.
+// TestRecentTypes checks that a type is kept until its document changes or enough other types were used after it.
 func TestRecentTypes(t *testing.T) {
 	var r recentTypes
 	kind := func(name string) schema.GroupVersionKind { return schema.GroupVersionKind{Version: "v1", Kind: name} }

@@ -3,8 +3,8 @@
 // again when a quota is new or its limits change, when objects are deleted or use less than before, and every five
 // minutes. kube-controller-manager does the same.
 //
-// A count is written only if the quota has not changed since before the objects were read. A charge in between changes
-// the quota, so no charge is lost.
+// A count is written only if the quota has not changed since before the objects were read. A charge in the
+// meantime changes the quota, so that the count is repeated and no charge is lost.
 package quota
 
 import (
@@ -30,8 +30,8 @@ import (
 const (
 	// manager is the field manager of the status.
 	manager = "kube-controller-manager"
-	// settleTime is the time after which a quota with new limits is counted a second time: writes that began before
-	// the limits were in its status were not charged.
+	// settleTime is the time after which a quota with new limits is counted a second time. The plug-in did not
+	// charge writes that began before the limits were in the status.
 	settleTime = time.Second
 	// recountEvery is the interval in which all quotas are counted again.
 	recountEvery = 5 * time.Minute
@@ -59,7 +59,8 @@ func resourceQuotas() schema.GroupVersionResource {
 	return corev1.SchemeGroupVersion.WithResource("resourcequotas")
 }
 
-// open returns a resource in some version, nil if it is not served or has no namespaces. The caller calls done.
+// open returns a resource in one of its versions, or nil if the resource is not served or not namespaced. The
+// caller must call done.
 func (c *Controller) open(ctx context.Context, r schema.GroupResource) (*registry.Served, func(), error) {
 	versions := c.Resources.Versions(r.Group)
 	slices.Sort(versions)
@@ -117,8 +118,8 @@ func (c *Controller) countOnce(ctx context.Context, key quotaKey) error {
 	return errors.Join(ignoreNotFound(err), incomplete)
 }
 
-// usage returns the usage of the resources that a quota limits. If some cannot be counted, the error is the reason, and
-// their usage in the quota is not changed.
+// usage returns the usage of the resources that a quota limits. If some resources cannot be counted, it also
+// returns an error with the reason, and their usage is the one in the present status.
 func (c *Controller) usage(ctx context.Context, q *corev1.ResourceQuota) (corev1.ResourceList, error) {
 	hard := quota.Names(q.Spec.Hard)
 	used := quota.Only(q.Status.Used, hard)
@@ -181,7 +182,7 @@ func (c *Controller) add(
 	return nil
 }
 
-// addObject adds to used what an object uses, if it is in all scopes.
+// addObject adds the usage of an object to used, if the object is in all scopes.
 func addObject(
 	ctx context.Context, served *registry.Served, e *quota.Evaluator, o *cache.Object,
 	scopes []corev1.ScopedResourceSelectorRequirement, used corev1.ResourceList,

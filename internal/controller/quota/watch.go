@@ -24,11 +24,11 @@ type quotaKey struct{ namespace, name string }
 // watched is the state of a quota.
 type watched struct {
 	hard corev1.ResourceList
-	// resources are those whose objects count for the quota.
+	// resources are the resources whose objects count for the quota.
 	resources []schema.GroupResource
 }
 
-// planned is when a quota is to be counted.
+// planned is the plan to count a quota at a time.
 type planned struct {
 	at time.Time
 	// again means that the quota is counted a second time after settleTime.
@@ -37,7 +37,7 @@ type planned struct {
 
 // following is a resource whose changes are followed.
 type following struct {
-	quotas int // how many need it
+	quotas int // the number of quotas that need it
 	end    context.CancelFunc
 }
 
@@ -87,7 +87,7 @@ func (c *Controller) watch(ctx context.Context) error {
 	})
 }
 
-// set takes note of a quota. It is counted if its limits are new.
+// set adds or updates a quota. If its limits are new, set schedules a count.
 func (w *watcher) set(r *registry.Resource, o *cache.Object) {
 	obj, err := r.Reader.Readable(w.ctx, o)
 	var decoded registry.Object
@@ -135,7 +135,7 @@ func (w *watcher) remove(key quotaKey) {
 // noteActivity reports how many quotas have to be counted. mu is held.
 func (w *watcher) noteActivity() { w.Activity.Set(len(w.plan) + w.counting) }
 
-// concerned returns the resources whose objects count for limits.
+// concerned returns the resources whose objects count for a quota with these limits.
 func (w *watcher) concerned(hard corev1.ResourceList) []schema.GroupResource {
 	return slices.DeleteFunc(quota.Resources(hard), func(r schema.GroupResource) bool {
 		e := quota.New(r, w.Registry)
@@ -147,7 +147,8 @@ func (w *watcher) concerned(hard corev1.ResourceList) []schema.GroupResource {
 	})
 }
 
-// use notes that a quota needs the changes of resources, which are followed as long as one does. mu is held.
+// use notes that a quota needs the changes of resources. A resource is followed as long as a quota needs it. mu is
+// held.
 func (w *watcher) use(resources []schema.GroupResource) {
 	for _, r := range resources {
 		f := w.following[r]
@@ -172,7 +173,7 @@ func (w *watcher) release(resources []schema.GroupResource) {
 	}
 }
 
-// schedule plans to count a quota. mu is held.
+// schedule plans a count of a quota. If one is planned already, the earlier time counts. mu is held.
 func (w *watcher) schedule(key quotaKey, p planned) {
 	if before, ok := w.plan[key]; ok {
 		p.again = p.again || before.again
@@ -202,7 +203,7 @@ func (w *watcher) scheduleFor(r schema.GroupResource, namespace string) {
 	}
 }
 
-// scheduleIn is scheduleFor of one namespace. mu is held.
+// scheduleIn does the work of scheduleFor for one namespace. mu is held.
 func (w *watcher) scheduleIn(r schema.GroupResource, namespace string) {
 	for name, q := range w.quotas[namespace] {
 		if slices.Contains(q.resources, r) {
@@ -223,7 +224,7 @@ func (w *watcher) counts(r schema.GroupResource, namespace string) bool {
 	return false
 }
 
-// followObjects has quotas counted when objects of a resource use less than before.
+// followObjects schedules counts of quotas when objects of a resource use less than before.
 func (w *watcher) followObjects(ctx context.Context, r schema.GroupResource) {
 	for ctx.Err() == nil {
 		if err := w.watchObjects(ctx, r); ctx.Err() == nil {
@@ -260,13 +261,14 @@ func (w *watcher) watchObjects(ctx context.Context, r schema.GroupResource) erro
 	})
 }
 
-// objectChanged has the quotas of a namespace counted if a change makes an object use less, or go into other scopes.
+// objectChanged schedules counts of the quotas of a namespace if a change makes an object use less, or moves it
+// into other scopes.
 func (w *watcher) objectChanged(
 	ctx context.Context, served *registry.Served, e *quota.Evaluator, event *cache.Event,
 ) {
 	switch {
 	case event.Prev == nil:
-		return // the plug-in has charged it
+		return // the admission plug-in has charged the new object
 	case !w.counts(e.Resource, event.Prev.Namespace):
 		return
 	case event.Object == nil:
@@ -314,7 +316,7 @@ func (w *watcher) work() {
 	}
 }
 
-// next returns when the next quota is to be counted.
+// next returns the earliest time at which a quota has to be counted.
 func (w *watcher) next() (at time.Time, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -23,16 +23,16 @@ import (
 )
 
 const (
-	// AggregationManager is the field manager that owns the rules of aggregated ClusterRoles. The controller in
-	// kube-controller-manager that does the same has this name too.
+	// AggregationManager is the field manager that owns the rules of aggregated ClusterRoles. It is also the name
+	// of the corresponding controller in kube-controller-manager.
 	AggregationManager = "clusterrole-aggregation-controller"
 
 	// aggregationRuleField is the number of the field in the protobuf message of a ClusterRole.
 	aggregationRuleField = 3
 )
 
-// Aggregation sets the rules of ClusterRoles that have an aggregationRule to the rules of the
-// ClusterRoles that it selects.
+// Aggregation computes the rules of ClusterRoles that have an aggregationRule. They get the rules of the
+// ClusterRoles that their aggregationRule selects.
 type Aggregation struct {
 	Registry *registry.Registry
 	Client   Client // its field manager is AggregationManager
@@ -115,8 +115,8 @@ func (a *Aggregation) done() {
 	}
 }
 
-// updateAggregates writes the aggregated ClusterRoles whose rules have changed. If one of them
-// selects another one, it is updated after the change of the other has been observed.
+// updateAggregates writes the aggregated ClusterRoles whose rules have changed. If a role selects another
+// aggregated role, it is updated when the change of the other role has been observed.
 func (a *Aggregation) updateAggregates(ctx context.Context) error {
 	roles, err := a.concerned(ctx)
 	if err != nil {
@@ -154,7 +154,7 @@ func (a *Aggregation) concerned(ctx context.Context) (roles []*rbacv1.ClusterRol
 			continue
 		}
 		for i := range role.rule.ClusterRoleSelectors {
-			// Validation rejects selectors with errors.
+			// Validation rejects selectors that cause an error here.
 			if s, err := metav1.LabelSelectorAsSelector(&role.rule.ClusterRoleSelectors[i]); err == nil {
 				selectors = append(selectors, s)
 			}
@@ -177,7 +177,7 @@ func (a *Aggregation) concerned(ctx context.Context) (roles []*rbacv1.ClusterRol
 	return roles, nil
 }
 
-// ruleOf returns how a stored ClusterRole aggregates others, nil if it does not.
+// ruleOf returns the aggregationRule of a stored ClusterRole, nil if it has none.
 func (a *Aggregation) ruleOf(ctx context.Context, o *cache.Object) *rbacv1.AggregationRule {
 	if found, err := wire.Find(o.Data, []int32{aggregationRuleField}); err == nil && !found.Found {
 		return nil // most have none, and need not be decoded
@@ -218,7 +218,7 @@ func AggregatedRules(roles []*rbacv1.ClusterRole) map[string][]rbacv1.PolicyRule
 		for i := range role.AggregationRule.ClusterRoleSelectors {
 			selector, err := metav1.LabelSelectorAsSelector(&role.AggregationRule.ClusterRoleSelectors[i])
 			if err != nil {
-				continue // validation rejects such selectors
+				continue // validation rejects a selector with an error
 			}
 			for _, from := range roles {
 				if from.Name != role.Name && selector.Matches(labels.Set(from.Labels)) {

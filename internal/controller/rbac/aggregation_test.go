@@ -62,8 +62,8 @@ func TestAggregatedRolesHaveEachRuleOnce(t *testing.T) {
 	}
 }
 
-// TestEqualRulesAreAggregatedOnce: an empty list is as one that is missing. 20,000 rules, compared each with all others,
-// would take minutes.
+// TestEqualRulesAreAggregatedOnce: an empty list is equal to a missing list. The test has 20,000 rules: comparing
+// each rule with all others would take minutes.
 func TestEqualRulesAreAggregatedOnce(t *testing.T) {
 	const n = 20_000
 	labels := map[string]string{"to": "a"}
@@ -104,7 +104,7 @@ func TestAggregatedRolesFollowTheirSources(t *testing.T) {
 	has := func(role string) func() bool {
 		return func() bool { return slices.Contains(resources(w.clusterRole(t, role).Rules), "things") }
 	}
-	// edit aggregates view, and admin edit.
+	// The role edit aggregates view, and admin aggregates edit.
 	for _, role := range []string{"view", "edit", "admin"} {
 		wait.Until(t, role+" has the rule", has(role))
 	}
@@ -143,5 +143,4 @@ func TestNoWarningsAtTheStop(t *testing.T) {
 	}
 }
 
-// eventually waits until something is so; it fails the test when that takes
-// unreasonably long.
+// eventually waits until a condition is true. It fails the test if that takes unreasonably long.

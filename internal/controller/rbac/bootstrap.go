@@ -44,7 +44,7 @@ type Bootstrap struct {
 	Log      *slog.Logger
 }
 
-// key identifies an object of one of the four kinds.
+// key identifies a role, cluster role, role binding or cluster role binding.
 type key struct{ resource, namespace, name string }
 
 func (k key) ref() client.Ref {
@@ -89,7 +89,7 @@ type state map[string]part
 
 type part struct {
 	resource *registry.Resource
-	objects  map[string]*cache.Object // by key
+	objects  map[string]*cache.Object // by storage key
 }
 
 func (b *Bootstrap) load(ctx context.Context) (state, error) {
@@ -193,7 +193,7 @@ func (b *Bootstrap) reconcile(ctx context.Context, found, wanted registry.Object
 	return b.ensure(ctx, wanted)
 }
 
-// addMissing adds what is missing to a stored object.
+// addMissing adds the missing entries to a stored object.
 func (b *Bootstrap) addMissing(ctx context.Context, k key, wanted registry.Object) error {
 	_, err := b.Client.Update(ctx, client.UpdateRequest{Ref: k.ref(), Change: func(obj registry.Object) error {
 		if !isProtected(obj) {

@@ -29,8 +29,8 @@ func sameRole(a, b registry.Object) bool {
 	return true
 }
 
-// addMissing adds to obj what only wanted has, and reports whether that changed obj. Entries that only obj has are kept,
-// because users may have added them.
+// addMissing adds the entries that only wanted has to obj, and reports whether that changed obj. Entries that only
+// obj has are kept, because users may have added them.
 func addMissing(obj, wanted registry.Object) bool {
 	annotations, changed := merge(obj.GetAnnotations(), wanted.GetAnnotations())
 	if changed {
@@ -108,9 +108,8 @@ func addSubjects(have *[]rbacv1.Subject, want []rbacv1.Subject) bool {
 	return changed
 }
 
-// legacyObjects returns the objects of an old cluster from which default objects have to be
-// copied, by the key of the default object: roles that are now aggregated, and bindings that
-// were split.
+// legacyObjects returns objects of an old cluster from which default objects are copied: roles that are now
+// aggregated, and bindings that were split. The keys of the map are those of the default objects.
 func (s state) legacyObjects(ctx context.Context, wanted []registry.Object) (map[key]registry.Object, error) {
 	out := map[key]registry.Object{}
 	for old, name := range policy.ClusterRolesToAggregate() {

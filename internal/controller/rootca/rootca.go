@@ -1,6 +1,6 @@
-// Package rootca publishes the certificates that pods verify the API server with: the ConfigMap kube-root-ca.crt in
-// each namespace, which admission mounts into pods beside the service account token. kube-controller-manager does the
-// same as the root-ca-certificate-publisher-controller.
+// Package rootca publishes the certificates with which pods verify the API server. They are in the ConfigMap
+// kube-root-ca.crt of each namespace, which admission mounts into pods beside the service account token. In
+// kube-controller-manager, the root-ca-certificate-publisher-controller does the same.
 package rootca
 
 import (
@@ -37,8 +37,9 @@ const (
 // firstDelay is the time after which a namespace is handled again after an error. The delay doubles up to maxDelay.
 const firstDelay, maxDelay = 100 * time.Millisecond, time.Minute
 
-// changedDelay is the time after which a changed ConfigMap is corrected. If another program publishes other certificates,
-// for instance a kube-controller-manager without a Lease, each overwrites what the other wrote. The delay bounds how often.
+// changedDelay is the time after which a changed ConfigMap is corrected. If another program publishes other
+// certificates, for instance a kube-controller-manager without a Lease, each of the two overwrites the ConfigMap
+// of the other again and again. The delay limits how often.
 const changedDelay = time.Second
 
 var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
@@ -47,7 +48,7 @@ var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
 type Controller struct {
 	Registry *registry.Registry
 	Client   *client.Client
-	// Roots are the certificates, PEM.
+	// Roots are the certificates in PEM format.
 	Roots string
 	Log   *slog.Logger
 	// Metrics counts what happens in the queue.
@@ -98,7 +99,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// followNamespaces adds all namespaces to the queue, and each that is created later.
+// followNamespaces adds all namespaces to the queue, and later each new namespace.
 func (c *Controller) followNamespaces(ctx context.Context, q *queue) error {
 	cursor, err := workers.Begin(ctx, c.Registry.Resource(corev1.Resource("namespaces")), func(o *cache.Object) error {
 		q.Add(o.Name)
@@ -116,7 +117,7 @@ func (c *Controller) followNamespaces(ctx context.Context, q *queue) error {
 	})
 }
 
-// handle publishes the certificates in a namespace. The error has it called again later.
+// handle publishes the certificates in a namespace. If it returns an error, the queue calls it again later.
 func (c *Controller) handle(ctx context.Context, namespace string) error {
 	err := workers.Protect(func() error { return c.ensure(ctx, namespace) })
 	if ctx.Err() != nil {
@@ -161,8 +162,8 @@ func (c *Controller) isPublished(m *corev1.ConfigMap) bool {
 	return maps.Equal(m.Data, map[string]string{key: c.Roots}) && m.Annotations[descriptionAnnotation] != ""
 }
 
-// ignoreGone returns nil for errors that need no further attempt: another process was first, or the namespace is being
-// deleted.
+// ignoreGone returns nil for errors that need no further attempt: another process has created or deleted the
+// ConfigMap, or the namespace is being deleted.
 func (c *Controller) ignoreGone(ctx context.Context, namespace string, err error) error {
 	if kerrors.IsAlreadyExists(err) || kerrors.IsNotFound(err) {
 		return nil

@@ -1,6 +1,5 @@
-// Package serviceaccount creates the service account "default" in each namespace, without which
-// no pod can be created there. kube-controller-manager does the same and, in addition, creates
-// an account again that was deleted.
+// Package serviceaccount creates the service account "default" in each namespace, without which no pod can be
+// created there. kube-controller-manager does the same, and also creates a deleted account again.
 package serviceaccount
 
 import (

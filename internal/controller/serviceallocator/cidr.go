@@ -7,13 +7,13 @@ import (
 	"net/netip"
 )
 
-// A cidr is a range of cluster IPs. The first address of the prefix, and for IPv4 also the
-// last, are never allocated. Random addresses come from above the reserved part as long as
-// there are free ones; the reserved part is for addresses that clients choose (KEP-3070).
+// A cidr is a range of cluster IPs. The first address of the prefix, and for IPv4 also the last, are never
+// allocated. Random addresses are above the reserved part as long as free addresses are left there; the reserved
+// part is for addresses that clients choose (KEP-3070).
 type cidr struct {
 	prefix      netip.Prefix
 	first, last netip.Addr // the first and the last address that can be allocated
-	// reserved is the number of addresses from first on in the reserved part.
+	// reserved is the number of addresses in the reserved part, which begins with first.
 	reserved uint64
 	// size is the number of addresses that can be allocated, at most MaxUint64.
 	size uint64
@@ -29,7 +29,7 @@ func newCIDR(p netip.Prefix) (cidr, bool) {
 	if p.Addr().Is6() && p.Bits() < minIPv6PrefixBits || hostBits < 1 {
 		return cidr{}, false
 	}
-	all := uint64(math.MaxUint64) // with 64 host bits there is one address more, which is not used
+	all := uint64(math.MaxUint64) // with 64 host bits there are 1<<64 addresses; the last one is not used
 	if hostBits < 64 {
 		all = 1<<hostBits - 1
 	}
@@ -72,8 +72,8 @@ func (c cidr) findFree(taken func(netip.Addr) bool, random func(n uint64) uint64
 	return scan(c.first, c.reserved, taken, random)
 }
 
-// scan returns the first address that is not taken among the n addresses from first on. It
-// starts at a random one.
+// scan returns an address that is not taken among the n addresses from first on. It starts at a random address and
+// continues at first after the last.
 func scan(first netip.Addr, n uint64, taken func(netip.Addr) bool, random func(n uint64) uint64) (netip.Addr, bool) {
 	if n == 0 {
 		return netip.Addr{}, false

@@ -12,7 +12,7 @@ func addressesIn(p netip.Prefix) []netip.Addr {
 	for a := p.Masked().Addr(); p.Contains(a); a = a.Next() {
 		all = append(all, a)
 	}
-	all = all[1:] // the network's own
+	all = all[1:] // the address of the network
 	if p.Addr().Is4() && len(all) > 0 {
 		all = all[:len(all)-1] // the broadcast address
 	}
@@ -46,8 +46,8 @@ func TestRangesAgainstAddressesOneByOne(t *testing.T) {
 	}
 }
 
-// drain allocates all addresses of a range. Those that are not reserved come first, and each
-// comes once.
+// drain allocates all addresses of a range. It checks that each address is allocated once, and that the reserved
+// ones come last.
 func drain(t *testing.T, c cidr, want []netip.Addr) {
 	t.Helper()
 	taken := map[netip.Addr]bool{}
@@ -67,7 +67,7 @@ func drain(t *testing.T, c cidr, want []netip.Addr) {
 	}
 }
 
-// TestReservedAddresses has values of kube-apiserver 1.36, KEP-3070 and KEP-3668.
+// TestReservedAddresses has expected sizes from kube-apiserver 1.36, KEP-3070 and KEP-3668.
 func TestReservedAddresses(t *testing.T) {
 	for text, want := range map[string]uint64{
 		"10.0.0.0/29": 0, "10.0.0.0/28": 0, "10.0.0.0/27": 16, "10.0.0.0/24": 16, "10.0.0.0/23": 32,

@@ -64,7 +64,7 @@ func invalidIPs(svc *corev1.Service, detail string) error {
 		field.ErrorList{field.Invalid(field.NewPath("spec", "clusterIPs"), svc.Spec.ClusterIPs, detail)})
 }
 
-// How recent the state is that an allocation reads. The cached state is enough at first,
+// These constants say how recent the state must be that an allocation reads. The cached state is enough at first,
 // because the transaction fails if an address has been claimed in the meantime.
 const (
 	cachedState = iota
@@ -95,7 +95,7 @@ func (al *allocation) ranges(family corev1.IPFamily, state int) ([]cidr, error) 
 		for _, text := range c.Spec.CIDRs {
 			p, err := netip.ParsePrefix(text)
 			if err != nil || p.Addr().Is6() != (family == corev1.IPv6Protocol) {
-				continue // another family; validation guarantees that it is a prefix
+				continue // a prefix of the other family; validation has checked that it is a prefix
 			}
 			if r, ok := newCIDR(p); ok && !slices.Contains(ranges, r) {
 				if c.Name == defaultRange {
@@ -189,7 +189,8 @@ func (al *allocation) allocateAnyIP(svc *corev1.Service, family corev1.IPFamily)
 	return "", errFull
 }
 
-// findFreeIP returns a free address; in a dry run, it returns the address of the range itself.
+// findFreeIP returns a free address. In a dry run, it returns the first address of the prefix, such as 10.0.0.0,
+// without looking for a free one.
 func (al *allocation) findFreeIP(family corev1.IPFamily, state int) (netip.Addr, error) {
 	ranges, err := al.ranges(family, state)
 	if err != nil {

@@ -63,8 +63,8 @@ func NewMetrics(m *metrics.Metrics, usage func() (ranges []AllocatedRange, ports
 	return s
 }
 
-// Address records an allocation of an address of a range; ok is false if it failed. chosen reports whether the client
-// chose the address.
+// Address records an attempt to allocate an address of a range; ok is false if it failed. chosen reports whether
+// the client chose the address.
 func (m *Metrics) Address(cidr string, chosen, ok bool, took time.Duration) {
 	switch {
 	case m == nil:
@@ -76,8 +76,8 @@ func (m *Metrics) Address(cidr string, chosen, ok bool, took time.Duration) {
 	}
 }
 
-// Port records an allocation of a node port; ok is false if it failed. chosen reports whether the client chose the
-// port.
+// Port records an attempt to allocate a node port; ok is false if it failed. chosen reports whether the client
+// chose the port.
 func (m *Metrics) Port(chosen, ok bool) {
 	switch {
 	case m == nil:

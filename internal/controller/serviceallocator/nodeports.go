@@ -23,7 +23,7 @@ type PortRange struct{ First, Last int }
 // DefaultNodePorts is the range of node ports without --service-node-port-range.
 var DefaultNodePorts = PortRange{30000, 32767}
 
-// ParsePortRange parses "first-last", "first+count" or a single port.
+// ParsePortRange parses "first-last", "first+count" or a single port. The range "first+count" ends at first+count.
 func ParsePortRange(s string) (PortRange, error) {
 	const most = 65535
 	number := func(s string) (int, error) { return strconv.Atoi(strings.TrimSpace(s)) }
@@ -57,7 +57,7 @@ func ParsePortRange(s string) (PortRange, error) {
 	return r, nil
 }
 
-// String returns the range in the stored format, which is also that of responses.
+// String returns the range in the format in which it is stored and sent in responses.
 func (r PortRange) String() string {
 	if r.First == r.Last {
 		return strconv.Itoa(r.First)
@@ -174,8 +174,8 @@ type portAllocation struct {
 	changed     bool
 }
 
-// claimPorts begins an allocation with the stored RangeAllocation, or with the newer one in
-// the last conflict.
+// claimPorts begins an allocation. It uses the RangeAllocation of the last conflict, if there is one, and
+// otherwise reads the stored one.
 func (s *Services) claimPorts(
 	ctx context.Context, dryRun bool, conflicts []*storage.ConflictError,
 ) (*portAllocation, error) {
@@ -244,11 +244,11 @@ func (a *portAllocation) takeAny() (int, error) {
 	return port, err
 }
 
-// release releases a port together with the write. Until then it is not free, also not for
-// this write.
+// release marks a port to be released when the write is stored. Until then the port is not free, not even for this
+// write.
 func (a *portAllocation) release(port int) { a.released = append(a.released, port) }
 
-// sideWrites returns the writes for the transaction.
+// sideWrites returns the conditions and operations that the allocation adds to the transaction of the Service.
 func (a *portAllocation) sideWrites() (conditions []storage.Condition, ops []storage.Op, err error) {
 	if a == nil || a.dryRun {
 		return nil, nil, nil

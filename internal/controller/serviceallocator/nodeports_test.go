@@ -24,8 +24,7 @@ func TestParsePortRange(t *testing.T) {
 	}
 }
 
-// TestStoredPorts checks that the bits are stored like kube-apiserver's, as a big-endian
-// number.
+// TestStoredPorts checks that the bits are stored as kube-apiserver stores them: as a big-endian number.
 func TestStoredPorts(t *testing.T) {
 	p := &portSet{within: DefaultNodePorts}
 	for _, port := range []int{30000, 30001, 30008, 32767} {

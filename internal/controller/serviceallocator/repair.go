@@ -18,9 +18,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// The allocated addresses and ports can only differ from those of Services if another program wrote only one of the
-// two: an API server stopped after it had claimed an address and before it wrote the Service, a backup was restored, or
-// a Service is older than IPAddresses.
+// This file repairs allocations. The allocated addresses and ports can only differ from those of Services if
+// another program wrote only one of the two: an API server stopped after it had claimed an address and before it
+// wrote the Service, a backup was restored, or a Service is older than IPAddresses.
 
 // EnsurePortAllocation stores a RangeAllocation with the node ports of all Services, if there
 // is none or it has another range.
@@ -100,12 +100,12 @@ func (s *Services) eachService(ctx context.Context, f func(*corev1.Service)) err
 	return s.eachObject(ctx, services, func(obj registry.Object) { f(obj.(*corev1.Service)) })
 }
 
-// PortLeaks counts, for each allocated port that no Service has, in how many successive rounds
-// that was so.
+// PortLeaks has the allocated ports that no Service has. The value is the number of successive rounds in which the
+// port was found to be leaked.
 type PortLeaks map[int]int
 
-// leakRounds is in how many successive rounds a port must be leaked before it is released.
-// Another API server that allocates the port before it writes the Service needs that time.
+// leakRounds is the number of successive rounds in which a port must be leaked before it is released. It gives
+// another API server, which has allocated the port, the time to write its Service.
 const leakRounds = 3
 
 // RepairPorts allocates the ports of Services that are not allocated, and releases leaked
@@ -253,7 +253,8 @@ func (s *Services) repairAddresses(
 	return changes, nil
 }
 
-// removeOrphan deletes an IPAddress, unless its Service has the address now.
+// removeOrphan deletes an IPAddress, unless its Service has got the address in the meantime. It reports whether
+// the IPAddress was deleted.
 func (s *Services) removeOrphan(ctx context.Context, a *networkingv1.IPAddress) (bool, error) {
 	var conditions []storage.Condition
 	if p := a.Spec.ParentRef; p != nil && p.Group == "" && p.Resource == services.Resource {

@@ -36,8 +36,7 @@ var (
 	cidrs    = schema.GroupResource{Group: "networking.k8s.io", Resource: "servicecidrs"}
 )
 
-// A replica is what one API server has: a registry of its own on a store that it may
-// share.
+// A replica is one API server: a registry of its own, on a store that it may share with others.
 type replica struct {
 	*registry.Registry
 	*serviceallocator.Services
@@ -90,7 +89,7 @@ func service(name string, kind corev1.ServiceType) *corev1.Service {
 	return s
 }
 
-// defaultService sets what a client's Service has when it reaches the registry.
+// defaultService sets the default values that a Service of a client has when it reaches the registry.
 func defaultService(s *corev1.Service) {
 	for _, k := range resource.Kinds(features.Gates{}) {
 		if k.Resource == "services" {
@@ -120,7 +119,7 @@ func (r *replica) delete(name string) {
 	}
 }
 
-// claimed returns the allocated addresses, with the Service that each is allocated to.
+// claimed returns the Service of each allocated address, by address.
 func (r *replica) claimed() map[string]string {
 	r.t.Helper()
 	list, err := r.Registry.List(r.t.Context(), ips, "")
@@ -134,9 +133,8 @@ func (r *replica) claimed() map[string]string {
 	return claims
 }
 
-// TestNothingIsAllocatedTwice: servers on one store create Services at the same time
-// until all addresses and ports are gone. Each has one of its own, and as many are
-// refused as there are too many.
+// TestNothingIsAllocatedTwice: servers on one store create Services at the same time until all addresses and ports
+// are used. Each Service gets its own, and exactly the surplus Services are refused.
 func TestNothingIsAllocatedTwice(t *testing.T) {
 	const each, workers = 12, 4
 	list := replicas(t, 3, "10.0.0.0/26", serviceallocator.PortRange{First: 1000, Last: 1099}) // 62 addresses
@@ -243,8 +241,8 @@ func TestChosenAddresses(t *testing.T) {
 	}
 }
 
-// TestRepair checks that inconsistent allocations of other programs are repaired, and that
-// those of Services stay.
+// TestRepair checks that wrong allocations by other programs are repaired, and that the allocations of Services
+// stay.
 func TestRepair(t *testing.T) {
 	r := replicas(t, 1, "10.0.0.0/24", serviceallocator.DefaultNodePorts)[0]
 	s, err := r.create(service("a", corev1.ServiceTypeNodePort), false)
@@ -286,8 +284,8 @@ func TestRepair(t *testing.T) {
 	}
 }
 
-// TestLeakedPorts: a port that no Service has is freed when it was seen so three times,
-// and the port of a Service that nobody took is taken at once.
+// TestLeakedPorts: an allocated port that no Service has is freed after three rounds. A port that a Service has
+// but that is not allocated is allocated in the first round.
 func TestLeakedPorts(t *testing.T) {
 	ctx := context.Background()
 	r := replicas(t, 1, "10.0.0.0/24", serviceallocator.PortRange{First: 1000, Last: 1001})[0]
@@ -295,7 +293,7 @@ func TestLeakedPorts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The Service is deleted without its port.
+	// The Service is deleted, and its port stays allocated.
 	if _, err := r.Store.Commit(ctx,
 		storage.Txn{Ops: []storage.Op{storage.Delete(r.Registry.Resource(services).StoreKey("default", "a"))}}); err != nil {
 		t.Fatal(err)

@@ -57,9 +57,9 @@ func otherFamily(f corev1.IPFamily) corev1.IPFamily {
 	return corev1.IPv4Protocol
 }
 
-// dualStackPreferenceUnchanged reports whether a Service with policy PreferDualStack keeps its
-// addresses and families. Its families then stay as they were when the Service was created,
-// even if the cluster has other families now.
+// dualStackPreferenceUnchanged reports whether a Service with policy PreferDualStack keeps its addresses and
+// families. If it does, its families stay as they were when the Service was created, even if the cluster has other
+// families now.
 func dualStackPreferenceUnchanged(svc, old *corev1.Service) bool {
 	is, was := &svc.Spec, &old.Spec
 	prefers := func(p *corev1.IPFamilyPolicy) bool { return *p == corev1.IPFamilyPolicyPreferDualStack }
@@ -68,7 +68,7 @@ func dualStackPreferenceUnchanged(svc, old *corev1.Service) bool {
 		slices.Equal(is.ClusterIPs, was.ClusterIPs) && slices.Equal(is.IPFamilies, was.IPFamilies)
 }
 
-// setOldDefaults sets the fields for IP families of a stored Service that is older than those
+// setOldDefaults sets the fields for IP families in a stored Service that was written before Services had these
 // fields.
 func (s *Services) setOldDefaults(svc *corev1.Service) {
 	spec := &svc.Spec
@@ -94,8 +94,7 @@ func (s *Services) setOldDefaults(svc *corev1.Service) {
 	spec.IPFamilyPolicy = &policy
 }
 
-// syncClusterIPs updates clusterIPs if the client, which may not know that field, has only set
-// clusterIP.
+// syncClusterIPs updates clusterIPs if the client has only set clusterIP. Older clients do not know clusterIPs.
 func syncClusterIPs(svc, old *corev1.Service) {
 	is := &svc.Spec
 	if old == nil {
@@ -138,8 +137,8 @@ func keepAllocatedFields(svc, old *corev1.Service) {
 	}
 }
 
-// keepNodePorts sets missing node ports to the old node port of the port with the same name,
-// unless another port has it now.
+// keepNodePorts sets missing node ports to the old node port of the port with the same name, unless another port
+// of the Service has it now.
 func keepNodePorts(ports, old []corev1.ServicePort) {
 	has, had, named := map[int32]bool{}, map[int32]bool{}, map[string]int32{}
 	for _, p := range ports {

@@ -10,10 +10,11 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// usageTime limits the reads of Usage.
+// usageTime limits the time of the reads in Usage.
 const usageTime = 5 * time.Second
 
-// Usage returns how many addresses and node ports are in use and free, for metrics. It returns what it could read.
+// Usage returns how many addresses and node ports are in use and free, for metrics. Figures that cannot be read
+// are missing from the result.
 func (s *Services) Usage() (ranges []AllocatedRange, portsUsed, portsFree int) {
 	ctx, cancel := context.WithTimeout(context.Background(), usageTime)
 	defer cancel()
@@ -57,7 +58,8 @@ func (s *Services) Usage() (ranges []AllocatedRange, portsUsed, portsFree int) {
 	return ranges, portsUsed, portsFree
 }
 
-// allocateIP allocates an address of the family: the wanted one, or any free one if wanted is "". It records that.
+// allocateIP allocates an address of the family: the wanted one, or any free one if wanted is "". It records the
+// attempt in the metrics.
 func (al *allocation) allocateIP(svc *corev1.Service, family corev1.IPFamily, wanted string) (string, error) {
 	start := time.Now()
 	ip, err := al.chooseIP(svc, family, wanted)

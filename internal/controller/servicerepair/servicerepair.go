@@ -1,5 +1,5 @@
-// Package servicerepair repairs the allocation of cluster IPs and node ports: it allocates the missing ones of
-// Services, and releases those that no Service has.
+// Package servicerepair repairs the allocation of cluster IPs and node ports: it allocates those of Services that
+// are not allocated, and releases those that no Service has.
 package servicerepair
 
 import (

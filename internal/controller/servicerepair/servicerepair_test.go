@@ -28,7 +28,8 @@ func (l lines) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// TestRepairs has a Service whose port and address are allocated to nobody. The first round allocates both, and says so.
+// TestRepairs has a Service whose port and address are not allocated. The first round allocates both and logs
+// that.
 func TestRepairs(t *testing.T) {
 	api := clienttest.New(t, "", "test")
 	services := &serviceallocator.Services{

@@ -18,8 +18,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// A Func returns the address ("host:port") of a port of a Service. The errors are those of kube-apiserver. It is called
-// for each new connection, and concurrently.
+// A Func returns the address ("host:port") of a port of a Service. It returns the same errors as kube-apiserver.
+// It is called for each new connection, and concurrently.
 type Func func(ctx context.Context, namespace, name string, port int32) (address string, err error)
 
 // Objects reads Services and their EndpointSlices.
@@ -30,7 +30,8 @@ type Objects interface {
 	EndpointSlices(ctx context.Context, namespace, service string) ([]*discoveryv1.EndpointSlice, error)
 }
 
-// ByClusterIP finds a Service at its cluster IP, and one of type ExternalName at its external name.
+// ByClusterIP returns a Func that resolves a Service to its cluster IP, and a Service of type ExternalName to its
+// external name.
 func ByClusterIP(objects Objects) Func {
 	return func(ctx context.Context, namespace, name string, port int32) (string, error) {
 		service, err := find(ctx, objects, namespace, name)
@@ -50,7 +51,8 @@ func ByClusterIP(objects Objects) Func {
 	}
 }
 
-// ByEndpoints finds a Service at one of its ready endpoints. pick returns a number in [0,n); it chooses the endpoint.
+// ByEndpoints returns a Func that resolves a Service to one of its ready endpoints. pick chooses the endpoint: it
+// returns a number in [0,n).
 func ByEndpoints(objects Objects, pick func(n int) int) Func {
 	return func(ctx context.Context, namespace, name string, port int32) (string, error) {
 		service, err := find(ctx, objects, namespace, name)
@@ -73,8 +75,8 @@ func ByEndpoints(objects Objects, pick func(n int) int) Func {
 	}
 }
 
-// Local finds the Service kubernetes in the namespace default, port 443, at an address of this server, and leaves all
-// others to next.
+// Local returns a Func that resolves port 443 of the Service default/kubernetes to the address of this server. For
+// all others it calls next.
 func Local(address string, next Func) Func {
 	return func(ctx context.Context, namespace, name string, port int32) (string, error) {
 		const https = 443
@@ -95,7 +97,7 @@ func find(ctx context.Context, objects Objects, namespace, name string) (*corev1
 	return service, err
 }
 
-// portOf returns a port of a Service. It fails for types of Services that have no ports of their own.
+// portOf returns a port of a Service. It fails for Services whose type has no ports, such as ExternalName.
 func portOf(service *corev1.Service, port int32) (*corev1.ServicePort, error) {
 	switch service.Spec.Type {
 	case corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer:

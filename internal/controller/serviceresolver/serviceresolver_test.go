@@ -35,7 +35,7 @@ func service(kind corev1.ServiceType, ip string) *corev1.Service {
 	}}
 }
 
-// resolve returns the address or the error as text.
+// resolve returns the address, or the text of the error.
 func resolve(t *testing.T, f Func, port int32) string {
 	got, err := f(t.Context(), "ns", "hook", port)
 	if err != nil {

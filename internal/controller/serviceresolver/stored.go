@@ -12,8 +12,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// Stored returns the Objects of a registry. What they return may be older than the latest change if other servers write
-// to the same store.
+// Stored returns Objects that read from a registry. The results may be older than the latest change if other
+// servers write to the same store.
 func Stored(r *registry.Registry) Objects { return stored{r} }
 
 type stored struct{ registry *registry.Registry }
@@ -27,7 +27,7 @@ func (s stored) Service(ctx context.Context, namespace, name string) (*corev1.Se
 	return obj.(*corev1.Service), nil
 }
 
-// EndpointSlices implements Objects. It decodes the slices of the Service alone.
+// EndpointSlices implements Objects. It decodes only the slices of this Service.
 func (s stored) EndpointSlices(
 	ctx context.Context, namespace, service string,
 ) ([]*discoveryv1.EndpointSlice, error) {

@@ -26,7 +26,7 @@ const (
 	leaseName      = "kube-controller-manager"
 )
 
-// defaultDuration is the validity of a Lease without a duration.
+// defaultDuration is the time for which a Lease without a duration is valid after a change.
 const defaultDuration = 15 * time.Second
 
 // Gate follows the Lease. Its methods may be called concurrently.
@@ -38,21 +38,21 @@ type Gate struct {
 	mu sync.Mutex // guards what follows
 	// open means that controllers may run; it is false until the Lease was read.
 	open bool
-	// changed is closed when open changes.
+	// changed is closed when open changes, and replaced by a new channel.
 	changed chan struct{}
 	// known means that the Lease was read.
 	known bool
-	// parts are the activities of the controllers.
+	// parts are the activities of the controllers that Track was called with.
 	parts []*activity.Part
 }
 
-// New returns a Gate on the resource leases. Run has to be called then.
+// New returns a Gate on the resource leases. The caller must call Run afterwards.
 func New(leases *registry.Resource, log *slog.Logger, clock *clock.Clock) *Gate {
 	return &Gate{leases: leases, log: log, clock: clock, changed: make(chan struct{})}
 }
 
-// While runs a controller whenever no kube-controller-manager is active, until ctx ends. The context of the controller
-// ends when it has to stop; While waits for it. It returns the error of the controller.
+// While runs a controller whenever no kube-controller-manager is active, until ctx ends. When the controller has
+// to pause, its context ends, and While waits until it has returned. While returns the error of the controller.
 func (g *Gate) While(ctx context.Context, run func(context.Context) error) error {
 	for {
 		open, changed := g.state()
@@ -78,7 +78,8 @@ func (g *Gate) While(ctx context.Context, run func(context.Context) error) error
 	}
 }
 
-// runUntil runs a controller until stop is closed or ctx ends. An error after that is not reported.
+// runUntil runs a controller until stop is closed or ctx ends. It does not return an error that the controller
+// returns after that.
 func (g *Gate) runUntil(ctx context.Context, stop <-chan struct{}, run func(context.Context) error) error {
 	running, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -99,8 +100,8 @@ func (g *Gate) runUntil(ctx context.Context, stop <-chan struct{}, run func(cont
 	return err
 }
 
-// Track sets the activity of a controller. It counts as starting until the Lease was read and the controller has
-// started, and as stopped while it has to pause. Track has to be called before Run.
+// Track registers the activity of a controller. The activity is starting until the Lease was read and the
+// controller has started, and stopped while the controller has to pause. Track has to be called before Run.
 func (g *Gate) Track(p *activity.Part) {
 	p.Starting()
 	g.parts = append(g.parts, p)
@@ -166,7 +167,7 @@ func (g *Gate) follow(ctx context.Context) error {
 		if left > 0 {
 			expired = g.clock.After(left)
 		}
-		// A renewal brings an event, so an expiry without one means that the Lease was not renewed.
+		// A renewal is an event. If the time expires without an event, the Lease was not renewed.
 		events, _, err := cursor.NextOr(ctx, expired)
 		if err != nil {
 			return err
@@ -180,7 +181,8 @@ func (g *Gate) follow(ctx context.Context) error {
 	}
 }
 
-// read returns until when the Lease is held, if it is not renewed before; the zero time if it is not held.
+// read returns the time until which the Lease is held if it is not renewed before, or the zero time if it is not
+// held.
 func (g *Gate) read(ctx context.Context) (until time.Time, holder string, err error) {
 	o, err := g.leases.Reader.Latest(ctx, leaseNamespace, leaseName)
 	if err != nil || o == nil {
@@ -197,8 +199,9 @@ func (g *Gate) read(ctx context.Context) (until time.Time, holder string, err er
 	return until, holder, nil
 }
 
-// heldUntil returns the time at which a Lease expires, and its holder. As in client-go's leader election, the duration
-// begins when the change of the Lease was read: the clock of the holder may differ from that of this server.
+// heldUntil returns the time at which a Lease expires, and its holder. As in client-go's leader election, the
+// duration begins when this server reads the change of the Lease, because the clock of the holder may differ from
+// its own.
 func heldUntil(spec *coordinationv1.LeaseSpec, read time.Time) (until time.Time, holder string) {
 	if spec.HolderIdentity == nil || *spec.HolderIdentity == "" || spec.RenewTime == nil {
 		return time.Time{}, ""

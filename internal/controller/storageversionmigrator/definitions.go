@@ -14,7 +14,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// definitionManager is the field manager of what the controller writes to definitions.
+// definitionManager is the field manager of the changes that the controller makes to definitions.
 const definitionManager = "migration-runner-controller"
 
 var definitions = apiextensionsv1.SchemeGroupVersion.WithResource("customresourcedefinitions")
@@ -24,17 +24,19 @@ type (
 	definitionCondition = apiextensionsv1.CustomResourceDefinitionCondition
 )
 
-// markDefinition gives the definition of a custom resource the condition StorageMigrating. Its observedGeneration says which
-// storage version the migration is for. A server that has written the definition knows its latest state, so the objects are
-// migrated to no earlier storage version.
+// markDefinition gives the definition of a custom resource the condition StorageMigrating. Its observedGeneration
+// tells for which generation of the definition, and so for which storage version, the migration is. Because this
+// server writes the definition, it knows its latest state, and does not migrate the objects to an earlier storage
+// version.
 func (c *Controller) markDefinition(ctx context.Context, m *migration) error {
 	return c.updateDefinition(ctx, m, func(d *definition) {
 		c.setDefinition(d, apiextensionsv1.ConditionTrue, "MigrationRunning", fmt.Sprintf("Migration %s is running", m.Name))
 	})
 }
 
-// unmarkDefinition sets the condition StorageMigrating to False. After success no object is stored in another version than the
-// storage version, so it is the only one left in status.storedVersions, unless the definition has changed meanwhile.
+// unmarkDefinition sets the condition StorageMigrating to False. After a success all objects are stored in the
+// storage version. So it removes all other versions from status.storedVersions, unless the definition has changed
+// meanwhile.
 func (c *Controller) unmarkDefinition(ctx context.Context, m *migration) error {
 	return c.updateDefinition(ctx, m, func(d *definition) {
 		if !isTrue(m, migrationv1.MigrationSucceeded) {

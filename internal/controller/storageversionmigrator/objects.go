@@ -20,9 +20,9 @@ import (
 // together.
 const parallelWrites = 8
 
-// result is how far the objects of a resource were migrated.
+// result counts the objects of a resource that were migrated.
 type result struct {
-	// total is the number of objects, and left the number of those that have not been written again.
+	// total is the number of objects, and left the number of objects that still have to be migrated.
 	total, left int
 	// err is the first error.
 	err error
@@ -39,8 +39,8 @@ func (r result) text() string {
 	return fmt.Sprintf("%s, %d objects verified migrated", runningText, r.total)
 }
 
-// rewriteAll writes each object again that was last written up to a revision. The objects are read page by page, so memory does
-// not grow with their number. After an error the remaining objects are only counted.
+// rewriteAll writes each object again whose revision is not above checkpoint. It reads the objects page by page,
+// so memory does not grow with their number. After an error it only counts the remaining objects.
 func rewriteAll(ctx context.Context, api API, gvr schema.GroupVersionResource, checkpoint int64) result {
 	var (
 		r      result
@@ -79,10 +79,11 @@ func rewriteAll(ctx context.Context, api API, gvr schema.GroupVersionResource, c
 	return r
 }
 
-// errWritten is the error of a rewrite of an object that was written since.
+// errWritten is the error of a rewrite of an object that was written after the list was read.
 var errWritten = errors.New("the object was written since")
 
-// rewrite writes an object again as it is. An object that was written since, or is gone, needs no migration.
+// rewrite writes an object again, unchanged. It returns nil for an object that was written after the list or no
+// longer exists, because such an object needs no migration.
 func rewrite(ctx context.Context, api API, ref client.Ref, revision int64) error {
 	version := strconv.FormatInt(revision, 10)
 	_, err := api.Update(ctx, client.UpdateRequest{Ref: ref, Change: func(o registry.Object) error {
@@ -97,8 +98,9 @@ func rewrite(ctx context.Context, api API, ref client.Ref, revision int64) error
 	return err
 }
 
-// transient reports whether the migration has to be tried again after an error: that of an overloaded or failing server, or of
-// the store. Otherwise the object is refused, by its validation or by admission, and would be refused again.
+// transient reports whether the migration has to be tried again after an error: the server is overloaded or fails,
+// or the store fails. Any other error means that validation or admission refuses the object, and would refuse it
+// again.
 func transient(err error) bool {
 	refused := kerrors.APIStatus(nil)
 	return !errors.As(err, &refused) || kerrors.IsServerTimeout(err) || kerrors.IsTooManyRequests(err) ||

@@ -21,10 +21,11 @@ import (
 
 var configMaps = corev1.SchemeGroupVersion.WithResource("configmaps")
 
-// fakeAPI has objects with these revisions at the time of the list.
+// fakeAPI has objects with the revisions listed at the time of the list.
 type fakeAPI struct {
 	listed []int64
-	// now are revisions that objects have when they are written, by their names; 0 means that the object is gone.
+	// now has the revisions of objects at the time of the write, by name, if they differ from listed; 0 means that
+	// the object was deleted.
 	now map[string]int64
 	// errs are the errors of writes, by the names of the objects.
 	errs map[string]error
@@ -105,7 +106,7 @@ func TestRewriteAll(t *testing.T) {
 	}
 }
 
-// TestStopsAtTheFirstError: after an error the objects that were not begun are counted, but not written.
+// TestStopsAtTheFirstError: after an error, the objects whose rewrite has not begun are counted but not written.
 func TestStopsAtTheFirstError(t *testing.T) {
 	const number = 1000
 	api := &fakeAPI{listed: make([]int64, number), errs: map[string]error{"o0": kerrors.NewInternalError(errors.New("no"))}}

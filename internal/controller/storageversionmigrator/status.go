@@ -15,8 +15,8 @@ import (
 
 type status = migrationv1.StorageVersionMigrationStatus
 
-// errChanged is the error of an update of a migration that was deleted, or that somebody else has ended. Its event brings the
-// resource to the queue again.
+// errChanged is the error of an update of a migration that was deleted, or that another client has ended. The
+// event of that change adds the resource to the queue again.
 var errChanged = errors.New("the migration was deleted or has ended")
 
 // runningText and unhandled begin messages of conditions.

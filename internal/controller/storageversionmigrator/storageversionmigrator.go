@@ -1,15 +1,17 @@
-// Package storageversionmigrator carries out StorageVersionMigrations (KEP-4192): it writes every object of a resource again,
-// unchanged, so that it is stored in the storage version and with the encryption key of today. kube-controller-manager does the
-// same as the storage-version-migrator-controller.
+// Package storageversionmigrator carries out StorageVersionMigrations (KEP-4192): it writes every object of a
+// resource again, unchanged, so that it is stored in the present storage version and with the present encryption
+// key. In kube-controller-manager, the storage-version-migrator-controller does the same.
 //
-// A migration goes through these states, each of which is in its status, so that a controller that starts again goes on:
+// A migration goes through these states. Each state is stored in its status, so that a controller that starts
+// again can continue:
 //
 //	no condition      waits, while another migration of the resource is running
 //	Running           the definition of a custom resource has the condition StorageMigrating
-//	resourceVersion   objects that were last written up to it are written again, all others are stored as they have to be
+//	resourceVersion   objects that were last written up to it are written again; later ones need no migration
 //	Succeeded/Failed  Running becomes False; status.storedVersions of a definition is pruned after success
 //
-// Files: objects.go writes objects again, status.go the status of migrations, and definitions.go that of definitions.
+// Files: objects.go writes objects again, status.go the status of migrations, and definitions.go the status of
+// definitions.
 package storageversionmigrator
 
 import (
@@ -61,7 +63,7 @@ type API interface {
 	Update(ctx context.Context, r client.UpdateRequest) (registry.Object, error)
 }
 
-// Resources are the resources that discovery shows.
+// Resources are the resources in discovery.
 type Resources interface {
 	// Preferred is that of discovery.Handler.
 	Preferred() (resources []discovery.Resource, stale []schema.GroupVersion)
@@ -84,7 +86,7 @@ type Controller struct {
 	Activity *activity.Part
 }
 
-// migration is the kind of the requests, resource names what is migrated.
+// migration is a request to migrate, resource the name of the resource to migrate.
 type (
 	migration = migrationv1.StorageVersionMigration
 	resource  = metav1.GroupResource
@@ -110,8 +112,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// follow adds the resources of all migrations to the queue, and again with each change. After the end or the deletion of a
-// migration the next one of the resource can begin.
+// follow adds the resources of all migrations to the queue, and adds a resource again when one of its migrations
+// changes. When a migration ends or is deleted, the next migration of the resource can begin.
 func (c *Controller) follow(ctx context.Context, q *workers.Queue[resource]) error {
 	revision, err := c.Client.List(ctx, client.ListRequest{Resource: Resource}, func(o registry.Object) bool {
 		q.Add(o.(*migration).Spec.Resource)
@@ -137,7 +139,7 @@ func (c *Controller) follow(ctx context.Context, q *workers.Queue[resource]) err
 	}
 }
 
-// handle does what the migrations of a resource need now.
+// handle performs the next step for the migrations of a resource.
 func (c *Controller) handle(ctx context.Context, q *workers.Queue[resource], r resource) error {
 	err := c.sync(ctx, q, r)
 	if err == nil || errors.Is(err, errChanged) || ctx.Err() != nil {
@@ -147,7 +149,8 @@ func (c *Controller) handle(ctx context.Context, q *workers.Queue[resource], r r
 	return err
 }
 
-// sync ends the migrations of a resource that have succeeded or failed, and works on one of the others.
+// sync marks the migrations of a resource that have succeeded or failed as no longer running, and works on one of
+// the others.
 func (c *Controller) sync(ctx context.Context, q *workers.Queue[resource], r resource) error {
 	all, err := c.migrations(ctx, r)
 	if err != nil {
@@ -182,7 +185,8 @@ func (c *Controller) migrations(ctx context.Context, r resource) (all []*migrati
 	return all, err
 }
 
-// next returns the migration of a resource that is running or has to begin, nil if there is none. It returns the oldest of several.
+// next returns the migration of a resource to work on: the running one, or else the oldest one that waits. It
+// returns nil if all have ended.
 func next(all []*migration) *migration {
 	open := slices.DeleteFunc(slices.Clone(all), ended)
 	if len(open) == 0 {
@@ -251,7 +255,7 @@ func (c *Controller) run(ctx context.Context, q *workers.Queue[resource], m *mig
 		switch {
 		case err != nil:
 			return fmt.Errorf("error getting latest resourceVersion for %s: %w", r.GroupVersionResource, err)
-		case revision == 0: // that of an extension API server is not a number
+		case revision == 0: // an extension API server has resource versions that are not numbers
 			return c.fail(ctx, m, fmt.Sprintf("latest resourceVersion for %s is not valid", r.GroupVersionResource))
 		}
 		if m, err = c.update(ctx, m, func(s *status) {
@@ -267,8 +271,8 @@ func (c *Controller) run(ctx context.Context, q *workers.Queue[resource], m *mig
 	return c.finish(ctx, m, rewriteAll(ctx, api, r.GroupVersionResource, checkpoint))
 }
 
-// find returns the resource that discovery shows in the preferred version of its group, nil if there is none. It fails if the
-// extension API server that may have it does not answer.
+// find returns the resource, in the version that discovery prefers for its group, nil if there is none. It fails
+// if an extension API server that may serve the resource does not answer.
 func (c *Controller) find(name resource) (*discovery.Resource, error) {
 	all, stale := c.Resources.Preferred()
 	for i := range all {
@@ -284,7 +288,8 @@ func (c *Controller) find(name resource) (*discovery.Resource, error) {
 	return nil, nil
 }
 
-// finish writes how far the objects were migrated. After an error that may go away it returns that error.
+// finish writes the result of a migration to its status. If the error may go away, finish returns it, and the
+// migration is tried again.
 func (c *Controller) finish(ctx context.Context, m *migration, r result) error {
 	if ctx.Err() != nil {
 		return nil // the migration goes on with the next start

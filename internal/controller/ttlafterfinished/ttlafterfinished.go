@@ -61,7 +61,7 @@ func (c *Controller) Run(ctx context.Context) error {
 	return nil
 }
 
-// follow adds the Jobs that have to be deleted to the queue, when their time has come.
+// follow adds the Jobs that have to be deleted to the queue, to be handled when they have expired.
 func (c *Controller) follow(ctx context.Context, q *workers.Queue[types.NamespacedName]) error {
 	revision, err := c.Client.List(ctx, client.ListRequest{Resource: jobs}, func(o registry.Object) bool {
 		c.consider(q, o)
@@ -89,7 +89,7 @@ func (c *Controller) follow(ctx context.Context, q *workers.Queue[types.Namespac
 	}
 }
 
-// consider adds a Job to the queue if it will have to be deleted.
+// consider adds a Job to the queue, with a delay, if it has to be deleted at some time.
 func (c *Controller) consider(q *workers.Queue[types.NamespacedName], o registry.Object) {
 	job, ok := o.(*batchv1.Job)
 	if !ok {
@@ -104,8 +104,8 @@ func (c *Controller) consider(q *workers.Queue[types.NamespacedName], o registry
 	}
 }
 
-// expiry returns when a Job has to be deleted, and false if it never has to: it has no time to live, it has not
-// finished, or it is being deleted.
+// expiry returns the time at which a Job has to be deleted. It returns false if the Job must not be deleted: it
+// has no time to live, has not finished, or is being deleted already.
 func expiry(job *batchv1.Job) (time.Time, bool, error) {
 	if job.Spec.TTLSecondsAfterFinished == nil || job.DeletionTimestamp != nil {
 		return time.Time{}, false, nil
@@ -138,7 +138,7 @@ func (c *Controller) handle(
 	}
 	due, ok, err := expiry(o.(*batchv1.Job))
 	if err != nil || !ok {
-		return nil // the change that led to this was considered already
+		return nil // the change of the Job has put it into the queue again, if necessary
 	}
 	if wait := due.Sub(c.Now()); wait > 0 {
 		q.AddAfter(name, wait)

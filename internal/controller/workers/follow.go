@@ -26,8 +26,8 @@ func Pause(ctx context.Context, d time.Duration) bool {
 // RetryAfter is the time until the next attempt after an error.
 const RetryAfter = time.Second
 
-// Restart calls follow until ctx ends or the store is closed. It logs each error of follow with the message, and calls it
-// again after RetryAfter; the part counts as starting meanwhile.
+// Restart calls follow until ctx ends or the store is closed. It logs each error with the message, and calls
+// follow again after RetryAfter. In between, the activity part is in the state starting.
 func Restart(
 	ctx context.Context, log *slog.Logger, message string, part *activity.Part, follow func(context.Context) error,
 ) {
@@ -42,8 +42,8 @@ func Restart(
 	}
 }
 
-// Begin calls yield with the objects of a resource until it fails. It returns a cursor for the changes that follow, which
-// Follow closes.
+// Begin calls yield with the objects of a resource until yield fails. It returns a cursor for the later changes.
+// Follow closes the cursor.
 func Begin(ctx context.Context, r *registry.Resource, yield func(*cache.Object) error) (*cache.Cursor, error) {
 	view, err := r.Reader.Current(ctx)
 	if err != nil {

@@ -18,7 +18,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// TestRestart: what fails is called again after a second, until the store is closed or the context ends.
+// TestRestart: a function that fails is called again after a second, until the store is closed or the context
+// ends.
 func TestRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -43,7 +44,8 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// TestBeginAndFollow: objects are seen once, those that exist by Begin and later ones by Follow, up to an error.
+// TestBeginAndFollow: each object is seen once, existing ones by Begin and later ones by Follow, until there is an
+// error.
 func TestBeginAndFollow(t *testing.T) {
 	api := clienttest.New(t, "", "tester")
 	maps := api.Registry.Resource(corev1.Resource("configmaps"))

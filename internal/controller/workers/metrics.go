@@ -36,37 +36,39 @@ func NewMetrics(m *metrics.Metrics) *Metrics {
 	}
 }
 
-// NewDepthMetric implements workqueue.MetricsProvider, as do the following methods.
+// NewDepthMetric implements workqueue.MetricsProvider. The other methods named New...Metric do too.
 func (m *Metrics) NewDepthMetric(name string) workqueue.GaugeMetric {
 	return m.depth.WithLabelValues(name)
 }
 
-// NewAddsMetric returns the number of items added.
+// NewAddsMetric returns the counter of items that were added.
 func (m *Metrics) NewAddsMetric(name string) workqueue.CounterMetric {
 	return m.adds.WithLabelValues(name)
 }
 
-// NewLatencyMetric returns how long items wait.
+// NewLatencyMetric returns the histogram of the times that items wait.
 func (m *Metrics) NewLatencyMetric(name string) workqueue.HistogramMetric {
 	return m.waited.WithLabelValues(name)
 }
 
-// NewWorkDurationMetric returns how long the handling of items takes.
+// NewWorkDurationMetric returns the histogram of the times that the handling of items takes.
 func (m *Metrics) NewWorkDurationMetric(name string) workqueue.HistogramMetric {
 	return m.worked.WithLabelValues(name)
 }
 
-// NewUnfinishedWorkSecondsMetric returns how long the items have been handled together that are being handled now.
+// NewUnfinishedWorkSecondsMetric returns the gauge for the time that the handling of items has taken so far,
+// summed over the items that are being handled.
 func (m *Metrics) NewUnfinishedWorkSecondsMetric(name string) workqueue.SettableGaugeMetric {
 	return m.unfinished.WithLabelValues(name)
 }
 
-// NewLongestRunningProcessorSecondsMetric returns how long one item has been handled that is being handled now.
+// NewLongestRunningProcessorSecondsMetric returns the gauge for the longest time that an item has been handled so
+// far, among the items that are being handled.
 func (m *Metrics) NewLongestRunningProcessorSecondsMetric(name string) workqueue.SettableGaugeMetric {
 	return m.longest.WithLabelValues(name)
 }
 
-// NewRetriesMetric returns the number of items that came back.
+// NewRetriesMetric returns the counter of items that were added again after an error.
 func (m *Metrics) NewRetriesMetric(name string) workqueue.CounterMetric {
 	return m.retries.WithLabelValues(name)
 }

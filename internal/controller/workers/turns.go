@@ -2,12 +2,13 @@ package workers
 
 import "k8s.io/client-go/util/workqueue"
 
-// turns is a queue in which groups of items take turns: the first items of all groups come before the second item of any.
-// So a group with many items, such as a namespace, delays the items of the others by one each time. Items of one group come
-// in the order in which they were added. It implements workqueue.Queue, which synchronizes the calls.
+// turns is a queue in which groups of items, such as namespaces, take turns: Pop returns one item of each group
+// before it returns a second item of any group. So an item waits for at most one item of each other group in each
+// turn, however many items they have. The items of one group are in the order in which they were added. turns
+// implements workqueue.Queue, which synchronizes the calls.
 type turns[T comparable] struct {
 	group  func(T) string
-	groups map[string]workqueue.Queue[T] // none is empty
+	groups map[string]workqueue.Queue[T] // no queue in it is empty
 	next   workqueue.Queue[string]       // the groups, in the order of their turns
 	length int
 }

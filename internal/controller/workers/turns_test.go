@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestGroupsTakeTurns: a group that comes later waits for one item of each other group, not for all of them.
+// TestGroupsTakeTurns: an item of a new group waits for one item of each other group, not for all of their items.
 func TestGroupsTakeTurns(t *testing.T) {
 	q := newTurns(func(item string) string { return item[:1] })
 	for _, item := range []string{"a1", "a2", "a3", "b1", "a4", "b2", "c1"} {
@@ -18,7 +18,7 @@ func TestGroupsTakeTurns(t *testing.T) {
 		}
 	}
 	take(4)
-	q.Push("c2") // the group has become empty: it is last again
+	q.Push("c2") // the group had become empty, so its next turn is the last
 	take(4)
 	if want := []string{"a1", "b1", "c1", "a2", "b2", "a3", "c2", "a4"}; !slices.Equal(got, want) {
 		t.Errorf("the order is %v, want %v", got, want)

@@ -1,5 +1,6 @@
-// Package workers has the queue that controllers work on: each item is in it once, failed items come back after a
-// delay, and a panic is an error of its item alone.
+// Package workers has the queue that controllers work on. An item is in the queue at most once. A failed item
+// comes back after a delay, and a panic in the handling of an item counts as its failure and does not affect
+// others.
 package workers
 
 import (
@@ -22,18 +23,18 @@ type Options struct {
 	FirstDelay, MaxDelay time.Duration
 	// Metrics are the metrics of the queue; nil counts nothing.
 	Metrics workqueue.MetricsProvider
-	// Activity, unless nil, has a task for each item that is in the queue or is being handled, that comes back after an
-	// error, or that will be added within soon.
+	// Activity, unless nil, has a task for each item that is in the queue, is being handled, or comes back after
+	// an error, and for each item of AddAfter with a delay up to soon.
 	Activity *activity.Part
 }
 
-// Grouped is New for items of groups that take turns: one with many items does not hold up the others. group returns the
-// name of an item's group. It must not call methods of the queue.
+// Grouped is like New, but groups of items take turns, so that a group with many items does not delay the others.
+// group returns the name of an item's group. It must not call methods of the queue.
 func Grouped[T comparable](o Options, group func(T) string) *Queue[T] {
 	return newQueue(o, newTurns(group))
 }
 
-// soon is the delay up to which an item of AddAfter is a task of Options.Activity.
+// soon is the largest delay in AddAfter with which an item counts as a task of Options.Activity.
 const soon = 10 * time.Second
 
 // Queue is a queue of items. Its methods may be called concurrently.
@@ -81,7 +82,7 @@ type waiting[T comparable] struct {
 	activity *activity.Part
 
 	mu sync.Mutex // guards due
-	// due has when items that are delayed will be pushed.
+	// due has the times at which delayed items will be pushed.
 	due map[T]time.Time
 }
 
@@ -126,14 +127,14 @@ func (w *waiting[T]) arrived(item T) {
 	}
 }
 
-// workerIdle is the time after which a worker without items ends. Idle controllers then have no workers, which take
+// workerIdle is the time after which a worker without items ends. So idle controllers have no workers. This saves
 // memory in a program that runs many servers.
 const workerIdle = time.Second
 
-// Run handles items, n at a time at most and never one item twice at a time, until ctx ends. Then it closes the queue.
-// An item whose handling fails comes back later.
+// Run handles items until ctx ends, at most n at a time and an item never twice at the same time. Then it closes
+// the queue. An item whose handling fails comes back later.
 func (q *Queue[T]) Run(ctx context.Context, n int, handle func(ctx context.Context, item T) error) {
-	defer q.Close() // when Run sees the end of ctx before AfterFunc does, stop keeps AfterFunc from it
+	defer q.Close() // if Run sees the end of ctx first, stop prevents the call of Close by AfterFunc
 	stop := context.AfterFunc(ctx, q.Close)
 	defer stop()
 	var workers sync.WaitGroup
@@ -193,7 +194,7 @@ func (q *Queue[T]) handle(ctx context.Context, item T, handle func(context.Conte
 	}
 }
 
-// Close ends the queue.
+// Close ends the queue. Items that are added later are ignored.
 func (q *Queue[T]) Close() { q.items.ShutDown() }
 
 // Protect calls f and returns its error. A panic of f is returned as an error with its stack.

@@ -16,7 +16,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
-// TestFailuresAndPanicsComeBack: an item that fails, and one whose handling panics, are handled again; others go on.
+// TestFailuresAndPanicsComeBack: an item whose handling fails or panics is handled again. Other items are not
+// affected.
 func TestFailuresAndPanicsComeBack(t *testing.T) {
 	q := New[string](Options{FirstDelay: time.Millisecond, MaxDelay: time.Second})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -52,14 +53,14 @@ func TestFailuresAndPanicsComeBack(t *testing.T) {
 	<-done
 }
 
-// endedEarly is a context that says that it has ended before what waits for its end has been told, as every context does
+// endedEarly is a context whose Err reports the end while Done is not closed yet. Every context is in this state
 // for a moment.
 type endedEarly struct{ context.Context }
 
 func (endedEarly) Err() error { return context.Canceled }
 
-// TestRunCloses: the queue is closed when Run returns, also when Run is the first to see the end of the context.
-// Otherwise the goroutines of the queue would remain.
+// TestRunCloses: the queue is closed when Run returns, even if Run sees the end of the context before the function
+// of AfterFunc. Otherwise the goroutines of the queue would remain.
 func TestRunCloses(t *testing.T) {
 	q := New[string](Options{FirstDelay: time.Millisecond, MaxDelay: time.Second})
 	q.Add("item")
@@ -76,7 +77,7 @@ func TestProtect(t *testing.T) {
 	}
 }
 
-// TestWorkersEndWhenIdle: at most n workers run at a time, and none when there was nothing to do for a while.
+// TestWorkersEndWhenIdle: at most n workers run at a time. None is left when there was nothing to do for a while.
 func TestWorkersEndWhenIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := New[int](Options{FirstDelay: time.Millisecond, MaxDelay: time.Second})
@@ -115,8 +116,8 @@ func TestWorkersEndWhenIdle(t *testing.T) {
 	})
 }
 
-// TestActivity: an item is a task from the time when it is added, also with a delay or after a failure, until it was
-// handled. One that is added for much later is none. Afterwards nothing is left.
+// TestActivity: an item is a task from the time when it is added, even with a delay or after a failure, until it
+// was handled. An item that is added for much later is not a task. In the end no task is left.
 func TestActivity(t *testing.T) {
 	synctest.Test(t, testActivity)
 }
@@ -160,7 +161,7 @@ func testActivity(t *testing.T) {
 	}
 	q.Add("a")
 	handle("a")
-	q.Add("a") // again while it is handled
+	q.Add("a") // added again while it is handled
 	goOn <- struct{}{}
 	handle("a")
 	goOn <- struct{}{}

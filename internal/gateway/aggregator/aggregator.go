@@ -41,7 +41,8 @@ type Options struct {
 	Client *client.Client
 	// Resolve finds the address of a Service.
 	Resolve serviceresolver.Func
-	// ByEndpoints means that Resolve returns addresses of endpoints, so several tries may reach several of them.
+	// ByEndpoints means that Resolve returns addresses of endpoints, so that several tries may reach different
+	// ones.
 	ByEndpoints bool
 	// Dial opens connections to Services; nil opens them directly.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
@@ -82,7 +83,7 @@ type table struct {
 
 var apiServices = schema.GroupResource{Group: apiregistrationv1.GroupName, Resource: "apiservices"}
 
-// New returns an Aggregator that has read the APIServices. Run has to be called then.
+// New returns an Aggregator that has read the APIServices. The caller then has to call Run.
 func New(ctx context.Context, o Options) (*Aggregator, error) {
 	a := &Aggregator{
 		o: o, services: map[string]*apiregistrationv1.APIService{}, remotes: map[string]*remote{},
@@ -131,7 +132,7 @@ func (a *Aggregator) run(r *remote) {
 	a.tasks.Go(func() { r.run(ctx) })
 }
 
-// reset takes all APIServices.
+// reset replaces all APIServices by those in all.
 func (a *Aggregator) reset(all []informer.Change) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -153,7 +154,7 @@ func (a *Aggregator) apply(changes []informer.Change) {
 	a.take(changes)
 }
 
-// take takes changes and publishes the result. mu is held.
+// take applies changes of APIServices, and publishes the new routing table. mu is held.
 func (a *Aggregator) take(changes []informer.Change) {
 	for i := range changes {
 		a.set(changes[i].Name, a.decode(&changes[i]))
@@ -170,8 +171,8 @@ func (a *Aggregator) take(changes []informer.Change) {
 	a.changes.add()
 }
 
-// decode returns the APIService after a change, nil if it is gone or cannot be read. Most APIServices are
-// served by this server itself: those are decoded with their name and spec alone.
+// decode returns the APIService after a change, nil if it is gone or cannot be read. Most APIServices are served
+// by this server itself. They are decoded with only their name and spec.
 func (a *Aggregator) decode(c *informer.Change) *apiregistrationv1.APIService {
 	if c.Stored == nil {
 		return nil
@@ -192,7 +193,7 @@ func (a *Aggregator) decode(c *informer.Change) *apiregistrationv1.APIService {
 	return obj.(*apiregistrationv1.APIService)
 }
 
-// set takes one APIService; nil if it was deleted. mu is held.
+// set adds or replaces one APIService, or removes it if s is nil. mu is held.
 func (a *Aggregator) set(name string, s *apiregistrationv1.APIService) {
 	before := a.services[name]
 	if s == nil {
@@ -211,7 +212,7 @@ func (a *Aggregator) set(name string, s *apiregistrationv1.APIService) {
 	}
 	var next *remote
 	if s != nil && s.Spec.Service != nil {
-		next = newRemote(a, s) // while a.remotes has the one before, whose calls may count for it
+		next = newRemote(a, s) // a.remotes still has the old remote, whose budget of calls the new one may share
 	}
 	if r != nil {
 		r.end()
@@ -230,8 +231,8 @@ func (a *Aggregator) set(name string, s *apiregistrationv1.APIService) {
 	a.run(next)
 }
 
-// Find returns the forwarder of requests for a version of a group to its registered server, nil if there is none. It
-// knows every APIService whose write this process has acknowledged.
+// Find returns the handler that forwards requests for a version of a group to its registered server, nil if there
+// is no such server. It knows every APIService whose write this process has acknowledged.
 func (a *Aggregator) Find(ctx context.Context, group, version string) http.Handler {
 	if err := a.informer.SyncOwn(ctx); err != nil {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { apiresponse.Error(w, r, err) })

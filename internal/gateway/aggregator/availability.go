@@ -28,7 +28,7 @@ const (
 	// A server that is not available is checked again after firstRetry. The time doubles with each further failure, up
 	// to lastRetry. If it is available but its documents cannot be read, the time doubles up to checkEvery.
 	firstRetry, lastRetry = 200 * time.Millisecond, 5 * time.Second
-	// suspectEvery is the time between two checks that failed requests cause.
+	// suspectEvery is the shortest time between two checks that are caused by failed requests.
 	suspectEvery = time.Second
 	// checkTime limits one check.
 	checkTime = 5 * time.Second
@@ -98,7 +98,7 @@ func (r *remote) run(ctx context.Context) {
 	}
 }
 
-// follow has the server checked when an object in the namespace of its Service changes.
+// follow requests a check of the server whenever its Service, or an EndpointSlice of the Service, changes.
 func (r *remote) follow(ctx context.Context, name string) {
 	resource := r.a.o.Registry.Resource(corev1.Resource(name))
 	if name == "endpointslices" {

@@ -17,10 +17,11 @@ const (
 	// slowAfter is the time after which a call counts as slow. While a server has slow calls, other calls do not wait
 	// for a call to end.
 	slowAfter = time.Second
-	// At most this many calls of controllers are in flight to one server: of lists of all namespaces with the beginnings
-	// of watches, of other reads, and of writes. So a server that hangs takes at most maxReads + maxWrites of the workers
-	// of all controllers, and one that hangs when objects are deleted can still be read. Lists of all namespaces have a
-	// goroutine of their own for each resource.
+	// These constants limit the calls of controllers that are in flight to one server: maxLists the lists of all
+	// namespaces and the beginnings of watches, maxReads the other reads, and maxWrites the writes. So a server
+	// that hangs takes at most maxReads + maxWrites of the workers of all controllers, and a server that hangs
+	// only in deletions can still be read. Lists of all namespaces take no workers: they have a goroutine of their
+	// own for each resource.
 	maxLists, maxReads, maxWrites = 2, 3, 3
 )
 
@@ -65,7 +66,7 @@ func (a *Aggregator) budgetOf(s *apiregistrationv1.ServiceReference) *budget {
 	return newBudget(s)
 }
 
-// begin returns when the call may be sent. end has to be called when the response was read. The error is 429 if too
+// begin waits until the call may be sent. end has to be called when the response was read. The error is 429 if too
 // many calls are in flight; the caller is expected to try again later.
 func (l *lane) begin(ctx context.Context, service string) (end func(), err error) {
 	full := func() error {
@@ -92,7 +93,7 @@ func (l *lane) begin(ctx context.Context, service string) (end func(), err error
 	}
 }
 
-// run counts a call as slow after slowAfter. It returns what ends the call.
+// run counts a call as slow after slowAfter. It returns the function that ends the call.
 func (l *lane) run() (end func()) {
 	late := time.AfterFunc(slowAfter, func() { l.slow.Add(1) })
 	return func() {

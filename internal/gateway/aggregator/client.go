@@ -26,8 +26,8 @@ import (
 const (
 	// clientPage is the number of objects in a page of a list.
 	clientPage = 500
-	// maxAnswer is the largest response that is read, in bytes, and maxObject the largest object, event of a watch, or
-	// response that is one object.
+	// maxAnswer is the largest response that is read, in bytes. maxObject is the largest size of one object: in a
+	// list, in an event of a watch, or as the whole response.
 	maxAnswer, maxObject = 64 << 20, 4 << 20
 	// maxIgnored is how many bytes are read of a response whose body is not used.
 	maxIgnored = 64 << 10
@@ -36,8 +36,8 @@ const (
 	maxList, maxKept = 1 << 30, 256 << 20
 	// maxToken is the longest continue token, in bytes.
 	maxToken = 64 << 10
-	// maxEvents limits the number of events of one watch, because a list then shows how many objects really exist.
-	// watchTime limits its duration.
+	// maxEvents limits the number of events of one watch. The list that follows shows how many objects really
+	// exist. watchTime limits the duration of a watch.
 	maxEvents = 100_000
 	watchTime = 30 * time.Minute
 
@@ -63,7 +63,8 @@ type call struct {
 	body                        any
 }
 
-// do sends a request and decodes the response, which is one object, into it, unless that is nil.
+// do sends a request and decodes the response, which is one object, into the value into. If into is nil, the
+// response is not used.
 func (c *Client) do(ctx context.Context, r call, into any) error {
 	return c.exchange(ctx, r, func(response *http.Response) error {
 		if into == nil && response.StatusCode < http.StatusBadRequest {
@@ -80,7 +81,7 @@ func (c *Client) do(ctx context.Context, r call, into any) error {
 	})
 }
 
-// exchange sends a request and has read read the response. Both have to end within callTime.
+// exchange sends a request and calls read with the response. Both have to end within callTime.
 func (c *Client) exchange(ctx context.Context, r call, read func(*http.Response) error) error {
 	remote, end, err := c.begin(ctx, &r)
 	if err != nil {
@@ -118,7 +119,8 @@ func (r *remote) late(ctx context.Context) error {
 		fmt.Sprintf("the extension API server of %v did not answer within %v", r.version, callTime), seconds)
 }
 
-// begin returns the server of a request, when the request may be sent. end has to be called when the response was read.
+// begin waits until a request may be sent, and returns its server. end has to be called when the response was
+// read.
 func (c *Client) begin(ctx context.Context, r *call) (server *remote, end func(), err error) {
 	gv := r.Resource.GroupVersion()
 	remote := c.a.table.Load().remotes[gv]
@@ -208,7 +210,7 @@ type objectMeta struct {
 	} `json:"metadata"`
 }
 
-// metadata returns it as controllers do.
+// metadata returns the metadata in the type that controllers use.
 func (o *objectMeta) metadata() client.Metadata {
 	m := &o.Metadata
 	revision, _ := strconv.ParseInt(m.ResourceVersion, 10, 64) // 0 if it is not a number
@@ -257,8 +259,8 @@ func (c *Client) DeleteCollection(ctx context.Context, r client.DeleteCollection
 	return c.delete(ctx, client.Ref{Resource: r.Resource, Namespace: r.Namespace}, r.Options)
 }
 
-// Delete deletes an object, or begins to. gone is always false, because the response does not show whether the object
-// is gone.
+// Delete deletes an object, or starts its deletion. gone is always false, because the response does not show
+// whether the object is gone.
 func (c *Client) Delete(ctx context.Context, r client.DeleteRequest) (gone bool, err error) {
 	return false, c.delete(ctx, r.Ref, r.Options)
 }
@@ -276,7 +278,8 @@ func (c *Client) delete(ctx context.Context, ref client.Ref, options *metav1.Del
 // maxUpdates limits how often Update tries again after a conflict.
 const maxUpdates = 5
 
-// Update changes the owner references and the finalizers of an object. Change is given the object's metadata alone.
+// Update changes the owner references and the finalizers of an object. Change gets an object that has only
+// metadata.
 func (c *Client) Update(ctx context.Context, r client.UpdateRequest) (registry.Object, error) {
 	for try := 1; ; try++ {
 		object := &metav1.PartialObjectMetadata{}

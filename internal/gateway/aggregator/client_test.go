@@ -25,7 +25,7 @@ import (
 
 var foos = schema.GroupVersionResource{Group: "evil.io", Version: "v1", Resource: "foos"}
 
-// newClient returns a client of an extension API server whose requests handler answers.
+// newClient returns a client of an extension API server, whose requests are answered by handler.
 func newClient(t *testing.T, handler http.HandlerFunc) *Client {
 	t.Helper()
 	server := httptest.NewTLSServer(handler)
@@ -145,7 +145,8 @@ func TestErrorsOfExtensions(t *testing.T) {
 	}
 }
 
-// TestDeletionsWithLargeAnswers deletes a collection whose answer, a list, is larger than what is read of it.
+// TestDeletionsWithLargeAnswers deletes a collection. The answer is a list that is larger than the part that is
+// read.
 func TestDeletionsWithLargeAnswers(t *testing.T) {
 	c := newClient(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, strings.Repeat("x", 2*maxObject))

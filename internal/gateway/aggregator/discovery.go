@@ -24,13 +24,14 @@ const (
 	// maxResources is the largest number of resources of one version. The garbage collector watches each of them.
 	maxResources = 1000
 
-	// aggregatedTypes are the media types of the aggregated document. Servers before Kubernetes 1.30 know the second one
-	// alone; both have the same fields.
+	// aggregatedTypes are the media types of the aggregated document. Servers before Kubernetes 1.30 know only the
+	// second one; both have the same fields.
 	aggregatedTypes = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList," +
 		"application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
 )
 
-// stale reports whether discovery shows that nothing current is known about the version.
+// stale reports whether the current document of the version is not known, so that discovery marks the version as
+// stale.
 func (r *remote) stale() bool {
 	d := r.discovered.Load()
 	return d == nil || d.Stale
@@ -135,7 +136,8 @@ func decode(body io.Reader, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// readAtMost reads all of a body. It fails if that has more than a number of bytes; the error begins with what the body is.
+// readAtMost reads all of a body. It fails if the body has more than most bytes; the error begins with what, the
+// name of the body.
 func readAtMost(body io.Reader, most int64, what string) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(body, most+1))
 	if err == nil && int64(len(text)) > most {

@@ -72,7 +72,7 @@ func TestExtensionBodiesAreStreamed(t *testing.T) {
 		}
 		answered <- response
 	}()
-	const part, parts = 1 << 20, 8 // more than a body that this server itself would take
+	const part, parts = 1 << 20, 8 // larger than a body that this server itself accepts
 	sent := bytes.Repeat([]byte("x"), part)
 	var response *http.Response
 	received := make([]byte, part)
@@ -165,7 +165,7 @@ func TestExtensionServerIsDown(t *testing.T) {
 	}
 
 	e.Broken.Store(true)
-	// A request that is answered 503 has the server checked.
+	// An answer with status 503 causes a check of the server.
 	wait.Until(t, "the condition False", func() bool {
 		s.Send("GET", apitest.ExtensionVersion+"/x", "")
 		return strings.HasPrefix(condition(s), "{Available False FailedDiscoveryCheck failing or missing response from "+
@@ -198,7 +198,8 @@ func TestExtensionServerIsDown(t *testing.T) {
 	}
 }
 
-// TestDocumentsAreReadAgain: the documents of a server are read again when its APIService changes, and soon after they could not be read.
+// TestDocumentsAreReadAgain checks that the documents of a server are read again after a change of its APIService,
+// and soon after an error.
 func TestDocumentsAreReadAgain(t *testing.T) {
 	e := apitest.NewExtension(t)
 	var document atomic.Value
@@ -241,8 +242,8 @@ func TestDocumentsAreReadAgain(t *testing.T) {
 	wait.Until(t, "the resources, after the document was no JSON", shown("again"))
 }
 
-// TestHangingExtensionServer fills all places of an extension API server that hangs. Other requests are served, and the next
-// one for it is refused.
+// TestHangingExtensionServer sends as many requests as may be in flight to an extension API server that hangs.
+// Other requests are served, and the next request to that server is refused.
 func TestHangingExtensionServer(t *testing.T) {
 	config := servertest.Default()
 	config.Requests.MaxInFlight = 20

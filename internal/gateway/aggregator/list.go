@@ -21,7 +21,7 @@ type list struct {
 
 	// revision and next are the resourceVersion and the continue token of the last page.
 	revision, next string
-	// bytes and kept are how many bytes the list may still have, and how much metadata.
+	// bytes is how many more bytes the list may have, and kept how many more bytes of metadata.
 	bytes, kept int64
 	// tokens are the hashes of the tokens of the pages so far.
 	tokens map[uint64]bool
@@ -163,8 +163,8 @@ func sizeOf(m *client.Metadata) int64 {
 	return int64(n)
 }
 
-// pieces reads values one after the other, and fails within one that is larger than maxObject, so that a decoder does
-// not collect it.
+// pieces is a reader of values, one after the other. It fails inside a value that is larger than maxObject, so
+// that a decoder does not keep the value in memory.
 type pieces struct {
 	// unread comes before in.
 	unread []byte

@@ -38,7 +38,7 @@ type remote struct {
 	// budget limits the requests that wait for the server, other than watches. So a server that does not respond does
 	// not delay requests for other servers.
 	budget *fairshare.Pool
-	// calls bounds what the server's own controllers and documents ask for.
+	// calls limits the calls of this server's own controllers, and the reading of documents.
 	calls *budget
 
 	// available means that requests are forwarded.
@@ -102,8 +102,9 @@ func (r *remote) sameTarget(s *apiregistrationv1.APIService) bool {
 	return now.Service != nil && old.String() == now.String()
 }
 
-// observe takes the condition of the APIService. Another process may have written it, which may see the server differently, so
-// it decides whether requests are forwarded only until this process has checked the server.
+// observe stores the condition of the APIService. Another process may have written it, whose connection to the
+// server may differ. So the condition decides whether requests are forwarded only until this process has checked
+// the server.
 func (r *remote) observe(s *apiregistrationv1.APIService) {
 	condition := availableCondition(s)
 	r.mu.Lock()
@@ -128,7 +129,7 @@ func (r *remote) end() {
 	r.transport.CloseIdle()
 }
 
-// checkSoon has the server checked without delay.
+// checkSoon requests a check of the server without delay.
 func (r *remote) checkSoon() {
 	select {
 	case r.check <- struct{}{}:
@@ -136,14 +137,14 @@ func (r *remote) checkSoon() {
 	}
 }
 
-// suspect has the server checked soon because a request has failed, unless it was checked a moment ago.
+// suspect requests a check of the server because a request has failed, unless a check has begun a moment ago.
 func (r *remote) suspect() {
 	if now := time.Now().UnixNano(); now-r.checked.Load() > int64(suspectEvery) {
 		r.checkSoon()
 	}
 }
 
-// target returns where a path of the server is reached.
+// target returns the URL of a path of the server, with the transport to reach it.
 func (r *remote) target(ctx context.Context, path, query string) (proxy.Target, error) {
 	address, err := r.a.o.Resolve(ctx, r.service.Namespace, r.service.Name, r.port)
 	if err != nil {
@@ -222,8 +223,7 @@ func (r *remote) failed(w http.ResponseWriter, in *http.Request, err error) {
 // in the body because that is the same as kube-apiserver's.
 const reasonHeader = "X-Apiservice-Failure"
 
-// unavailable answers a request to a server that cannot be reached. What went wrong in detail is in the status of the
-// APIService.
+// unavailable answers a request to a server that cannot be reached. The status of the APIService has the details.
 func (r *remote) unavailable(w http.ResponseWriter, reason string) {
 	w.Header().Set(reasonHeader, r.name+"; "+reason)
 	http.Error(w, "service unavailable", http.StatusServiceUnavailable)
@@ -239,7 +239,7 @@ func (r *remote) reason() string {
 	return r.condition.Reason
 }
 
-// get requests a document of the server in the name of a user.
+// get requests a document of the server. The headers name the user.
 func (r *remote) get(ctx context.Context, path string, header http.Header) (*http.Response, error) {
 	target, err := r.target(ctx, path, "")
 	if err != nil {

@@ -75,13 +75,13 @@ func newWatch(body io.ReadCloser, cancel context.CancelFunc) *metadataWatch {
 	return &metadataWatch{body: body, cancel: cancel, in: in, decoder: json.NewDecoder(in)}
 }
 
-// usualEvent is the size of events, in bytes, up to which their memory is used again.
+// usualEvent is a size in bytes. After a larger event, the memory of the decoder is given back (see shrink).
 const usualEvent = 64 << 10
 
 // errManyEvents ends a watch. Its objects are listed again then.
 var errManyEvents = errors.New("the watch has had its number of events")
 
-// NextMetadata waits for a change, until the context of the watch ends; it uses neither its own nor tick.
+// NextMetadata waits for a change until the context of the watch ends. It ignores its parameters.
 func (w *metadataWatch) NextMetadata(
 	context.Context, <-chan time.Time,
 ) (changes []client.MetadataChange, revision int64, err error) {

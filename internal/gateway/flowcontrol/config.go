@@ -19,7 +19,7 @@ import (
 type config struct {
 	classifier *classify.Classifier
 	schemas    []*schema // in the order of precedence
-	fallback   *schema   // catch-all, for what matches no schema
+	fallback   *schema   // catch-all, for requests that match no schema
 }
 
 // schema is a FlowSchema whose priority level exists.
@@ -84,7 +84,7 @@ func (c *Controller) compile(s *flowcontrolv1.FlowSchema, l *level) *schema {
 	return out
 }
 
-// withMandatory returns the objects and the mandatory ones that are missing.
+// withMandatory returns objects, and behind them the mandatory objects that are missing.
 func withMandatory[T metav1.Object](objects, mandatory []T) []T {
 	out := slices.Clone(objects)
 	for _, m := range mandatory {
@@ -95,7 +95,7 @@ func withMandatory[T metav1.Object](objects, mandatory []T) []T {
 	return out
 }
 
-// withMandatorySchemas returns the schemas and the mandatory ones that are missing, in the order of precedence.
+// withMandatorySchemas returns schemas and the mandatory schemas that are missing, in the order of precedence.
 func withMandatorySchemas(schemas []*flowcontrolv1.FlowSchema) []*flowcontrolv1.FlowSchema {
 	out := withMandatory(schemas, declared.MandatorySchemas())
 	slices.SortFunc(out, func(a, b *flowcontrolv1.FlowSchema) int {

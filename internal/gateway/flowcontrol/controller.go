@@ -54,7 +54,7 @@ type Controller struct {
 	fraction float64 // the fair fraction of the last division
 }
 
-// New returns a Controller with the mandatory objects alone.
+// New returns a Controller with only the mandatory objects.
 func New(o Options) *Controller {
 	c := &Controller{
 		kinds: [kinds]*kindCounts{newKindCounts(o.ReadOnly), newKindCounts(o.Mutating)},

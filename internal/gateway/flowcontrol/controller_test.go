@@ -25,7 +25,7 @@ import (
 // patience bounds every wait of these tests.
 const patience = 30 * time.Second
 
-// testLevel returns a level with queues; queues 0 makes one that refuses.
+// testLevel returns a level with queues. If queues is 0, the level refuses requests that find no free seats.
 func testLevel(name string, shares, queues, length int32) *flowcontrolv1.PriorityLevelConfiguration {
 	limited := &flowcontrolv1.LimitedPriorityLevelConfiguration{
 		NominalConcurrencyShares: &shares, LendablePercent: new(int32(0)), BorrowingLimitPercent: new(int32(0)),
@@ -43,7 +43,7 @@ func testLevel(name string, shares, queues, length int32) *flowcontrolv1.Priorit
 	}
 }
 
-// testSchema returns a schema of all requests of a user, "*" being all.
+// testSchema returns a schema for all requests of a user. The user "*" means all users.
 func testSchema(name, level, user string, precedence int32) *flowcontrolv1.FlowSchema {
 	all := []string{"*"}
 	return &flowcontrolv1.FlowSchema{
@@ -177,8 +177,8 @@ func TestWaitingEnds(t *testing.T) {
 	}
 }
 
-// TestSeatsAndEndAtOnce has requests that get seats at the moment at which their clients go away. They execute, and what told
-// them about their seats is not there any more when they wait again.
+// TestSeatsAndEndAtOnce has requests that get seats at the moment at which their clients go away. They execute,
+// and the message about their seats is no longer in the channel when they wait again.
 func TestSeatsAndEndAtOnce(t *testing.T) {
 	c := configured(1, testLevel("one", 1, 1, 50))
 	gone, cancel := context.WithCancel(t.Context())
@@ -407,8 +407,8 @@ func TestAThousandSchemas(t *testing.T) {
 	}
 }
 
-// TestRetryAfter refuses 300 requests a second for a minute, as in a recording of kube-apiserver: a value holds for as many
-// seconds as it is.
+// TestRetryAfter refuses 300 requests a second for a minute, as in a recording of kube-apiserver: a value of n
+// seconds is returned for n seconds.
 func TestRetryAfter(t *testing.T) {
 	var r retryAfter
 	times := map[int]int{}

@@ -26,8 +26,8 @@ const (
 
 // Estimate is the expected cost of a request.
 type Estimate struct {
-	// Initial is the number of seats while it executes, Final that for Extra after it has ended. The larger one is
-	// occupied all the time.
+	// Initial is the number of seats while the request executes, and Final the number of seats for the time Extra
+	// after its end. The request occupies the larger number in both times.
 	Initial, Final int
 	Extra          time.Duration
 	// Watchers is the number of watchers that are notified; -1 if the request writes nothing.

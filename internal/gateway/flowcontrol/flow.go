@@ -55,7 +55,7 @@ func observe(h *fairqueue.Histogram, bounds []float64, value float64) {
 	h.Add(value, 1)
 }
 
-// arrived notes what a request is like that has just arrived.
+// arrived adds a request that has just arrived to the histograms.
 func (f *flow) arrived(t *Ticket, l *level, outcome fairqueue.Outcome) {
 	observe(&f.widths, widthBounds, float64(t.request.Seats))
 	if t.estimate.Watchers >= 0 {

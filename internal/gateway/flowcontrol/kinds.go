@@ -7,7 +7,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/gateway/flowcontrol/fairqueue"
 )
 
-// kind is whether a request only reads.
+// kind says whether a request only reads.
 type kind uint8
 
 const (
@@ -31,7 +31,7 @@ const (
 // String returns the value of the label phase.
 func (p phase) String() string { return [phases]string{"waiting", "executing"}[p] }
 
-// kindCounts counts the requests of one kind, and for how long there were how many.
+// kindCounts has the numbers of requests of one kind, and histograms of the times for which each number lasted.
 type kindCounts struct {
 	limit float64 // requests that may execute, without priority and fairness
 

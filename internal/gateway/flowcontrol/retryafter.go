@@ -9,9 +9,9 @@ const (
 	refusalsPerSecond = 3
 )
 
-// retryAfter computes after which time the clients of a level should try again when they are refused. A value v holds for v
-// seconds. If more clients are refused in this time than a few for each second, the next value is twice as long; otherwise
-// it is shorter by a second. The zero retryAfter begins with one second.
+// retryAfter computes the time after which refused clients of a level should try again. A value of v seconds is
+// used for v seconds. If more than a few clients are refused in each of these seconds, the next value is twice as
+// long; otherwise it is shorter by a second. The zero retryAfter begins with one second.
 type retryAfter struct {
 	seconds  int
 	since    time.Duration // when the value was chosen

@@ -72,8 +72,8 @@ func (t *Ticket) SetHeaders(h http.Header) {
 	h[schemaHeader], h[levelHeader] = t.schema.schemaUID, t.schema.levelUID
 }
 
-// Wait waits until the request may execute, but not longer than limit. It returns false if the request is refused. After
-// true the caller must call Release.
+// Wait waits until the request may execute, but not longer than limit. It returns false if the request is refused.
+// If it returns true, the caller must call Release.
 func (t *Ticket) Wait(ctx context.Context, limit time.Duration) bool {
 	t.ctx, t.limit = ctx, limit
 	return t.wait()
@@ -153,7 +153,7 @@ func (t *Ticket) sleep() bool {
 	return !removed
 }
 
-// RetryAfter returns after how many seconds the client of a refused request should try again.
+// RetryAfter returns the number of seconds after which the client of a refused request should try again.
 func (t *Ticket) RetryAfter() int {
 	now := t.level.lock(t.c)
 	defer t.level.unlock(now)

@@ -8,7 +8,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
 
-// watchers counts the watches that are served, by what they watch.
+// watchers counts the running watches by their watchKey.
 type watchers struct {
 	mu     sync.RWMutex // guards counts
 	counts map[watchKey]int
@@ -92,7 +92,7 @@ func (w *watchers) interested(info *request.Info) int {
 	return n
 }
 
-// matching returns the watches of a key, those with a selected field counted as one.
+// matching returns the number of watches of a key. The watches with a selected field count as one.
 func (w *watchers) matching(key watchKey) int {
 	n := w.counts[key]
 	key.byField = true

@@ -12,21 +12,24 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// Annotations of a record with what its server accepts. kube-apiserver neither writes nor reads them.
+// Annotations of a record, with the authorities and keys that its server accepts. kube-apiserver does not write or
+// read them.
 const (
 	authoritiesAnnotation = "keelson.dev/client-authorities"
 	keysAnnotation        = "keelson.dev/token-keys"
 )
 
 const (
-	// mostAccepted is how many authorities or keys an annotation names. If there are more, andMore follows.
+	// mostAccepted is the largest number of authorities or keys in an annotation. If there are more, andMore
+	// follows.
 	mostAccepted = 20
 	andMore      = "..."
-	// mostRecords is how many records of other servers are compared.
+	// mostRecords is the largest number of records of other servers that are compared.
 	mostRecords = 100
 )
 
-// Accepts is what a server on a shared store accepts credentials by: two servers that have nothing in common refuse each other's.
+// Accepts has the authorities and keys by which a server on a shared store accepts credentials. If two servers
+// have none in common, each refuses the credentials that the other one accepts.
 type Accepts struct {
 	// Authorities are fingerprints of the authorities of client certificates.
 	Authorities []string
@@ -50,8 +53,8 @@ func (a Accepts) annotations() map[string]string {
 	return out
 }
 
-// Separate reports whether both servers name some authorities, or keys, and none is in both lists. A list that was
-// shortened proves nothing, so with one the result is false.
+// Separate reports whether both servers name some authorities, or keys, and none is in both lists. If a list was
+// shortened, the result is false, because the entries that are left out may be in both.
 func (a Accepts) Separate(b Accepts) (authorities, keys bool) {
 	separate := func(a, b []string) bool {
 		return len(a) > 0 && len(b) > 0 && !slices.Contains(a, andMore) && !slices.Contains(b, andMore) &&
@@ -67,8 +70,8 @@ type Other struct {
 	Accepts Accepts
 }
 
-// Others returns the servers that have written a record within the last 15 seconds, without this run of this server. Records that
-// cannot be read are left out.
+// Others returns the servers that have written a record within the last 15 seconds. It leaves out the record that
+// r itself has written, and records that cannot be read.
 func (r *Record) Others(ctx context.Context) (out []Other, err error) {
 	r.mu.Lock()
 	own := r.revision

@@ -126,8 +126,8 @@ func (e *exclusions) declare(versions map[schema.GroupVersion]bool, now time.Tim
 	e.declared = maps.Clone(versions)
 }
 
-// expire ends the exclusion of the versions that were removed longer than grace ago, and returns them. Documents from
-// before must not be used for them any more.
+// expire ends the exclusion of the versions that were removed longer than grace ago, and returns them. The caller
+// must remove them from all documents that were read before.
 func (e *exclusions) expire(now time.Time) map[schema.GroupVersion]bool {
 	expired := map[schema.GroupVersion]bool{}
 	for gv, at := range e.removed {

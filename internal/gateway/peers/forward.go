@@ -24,8 +24,9 @@ import (
 // server serves itself.
 const Header = "X-Kubernetes-Peer-Proxied"
 
-// Find returns what forwards a request to a peer that serves the resource of the request. It returns nil if no peer does, and
-// for a request that a peer has forwarded. The caller has to know that this server does not serve the resource.
+// Find returns the handler that forwards a request to a peer that serves the resource of the request. It returns
+// nil if no peer does, and for a request that a peer has forwarded. The caller has to know that this server does
+// not serve the resource.
 func (p *Peers) Find(r *http.Request) http.Handler {
 	info := request.InfoFrom(r.Context())
 	if info.Resource == "" || r.Header.Get(Header) == "true" {

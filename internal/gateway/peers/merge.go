@@ -75,9 +75,10 @@ func mergeLists[T any](lists [][]T, name func(*T) string, merge func(a, b T) T) 
 	return out
 }
 
-// mergeOrder returns the names of all lists, each once. If one list has all of them, the result is the first such list.
-// Otherwise two names that follow each other in a list are in this order in the result, too, and of the names that may
-// come next the smallest comes first: [a c] and [b c] is [a b c]. Lists that contradict each other are sorted by name.
+// mergeOrder returns the names of all lists, each once. If one list has all of them, the result is the first such
+// list. Otherwise two names that follow each other in a list have the same order in the result. If several names
+// may come next, the smallest comes first: [a c] and [b c] give [a b c]. Lists that contradict each other are
+// sorted by name.
 func mergeOrder(lists [][]string) []string {
 	after := map[string]map[string]bool{} // names that come after a name
 	before := map[string]int{}            // how many names have to come before

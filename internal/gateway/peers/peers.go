@@ -39,7 +39,8 @@ const (
 	serverName = "kubernetes.default.svc"
 	// checkEvery is the interval in which Peers checks whether the exclusions have changed.
 	checkEvery = time.Second
-	// firstRetry and lastRetry are the times between two failed reads of the documents of a peer.
+	// firstRetry and lastRetry are the shortest and the longest time until the documents of a peer are read again
+	// after a failure.
 	firstRetry, lastRetry = 100 * time.Millisecond, 30 * time.Second
 	// maxFetches limits the number of peers that are read concurrently.
 	maxFetches = 8
@@ -49,7 +50,7 @@ const (
 type Options struct {
 	// Server is the name of the identity Lease of this server.
 	Server string
-	// Leases is the resource of Leases, Store where the records of servers are.
+	// Leases is the resource of Leases, and Store has the records of servers.
 	Leases *registry.Resource
 	Store  storage.Store
 	// Declared returns the versions that objects in the store declare (definitions of custom resources, APIServices with a
@@ -71,7 +72,7 @@ type Peers struct {
 	budget   *fairshare.Pool
 	metrics  *Metrics
 
-	// transport connects to peers. It is replaced with the authorities of their certificates.
+	// transport connects to peers. It is replaced when the authorities of their certificates change.
 	transport atomic.Pointer[proxy.Transport]
 	current   atomic.Pointer[catalog]
 	changes   atomic.Int64  // counts the changes of current
@@ -94,7 +95,7 @@ type peer struct {
 	due      time.Time // when the documents are to be read; zero if they are current
 }
 
-// New returns a Peers that has read the Leases. SetRoots and Run have to be called then.
+// New returns a Peers that has read the Leases. The caller then has to call SetRoots and Run.
 func New(ctx context.Context, o Options) (*Peers, error) {
 	p := &Peers{
 		o: o, budget: fairshare.NewPool(o.InFlight), metrics: newMetrics(), wake: make(chan struct{}, 1),
@@ -128,7 +129,8 @@ func (p *Peers) SetRoots(roots *x509.CertPool) {
 // Metrics returns the metrics.
 func (p *Peers) Metrics() *Metrics { return p.metrics }
 
-// Ready returns an error until each peer that was there at the start has answered once, or has failed to.
+// Ready returns an error until the documents of each peer that existed at the start were read once, or could not
+// be read.
 func (p *Peers) Ready(context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -146,7 +148,7 @@ func (p *Peers) Merge(local []apidiscovery.APIGroupDiscovery) []apidiscovery.API
 // Changes returns a number that changes whenever the result of Merge does.
 func (p *Peers) Changes() int64 { return p.changes.Load() }
 
-// reset takes all Leases.
+// reset replaces all Leases by those in all.
 func (p *Peers) reset(all []informer.Change) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -168,7 +170,7 @@ func (p *Peers) apply(changes []informer.Change) {
 	p.take(changes)
 }
 
-// take takes changed Leases. mu is held.
+// take applies changes of Leases. mu is held.
 func (p *Peers) take(changes []informer.Change) {
 	for i := range changes {
 		if c := &changes[i]; c.Namespace == metav1.NamespaceSystem {
@@ -178,7 +180,7 @@ func (p *Peers) take(changes []informer.Change) {
 	}
 }
 
-// set takes a Lease, nil if it is gone. mu is held.
+// set adds or replaces the Lease of a server, or removes it if lease is nil. mu is held.
 func (p *Peers) set(name string, lease *coordinationv1.Lease) {
 	found := p.peers[name]
 	if lease == nil || name == p.o.Server || lease.Labels[leaseLabel] != leaseValue || lease.Spec.HolderIdentity == nil {
@@ -267,7 +269,8 @@ func (p *Peers) work(ctx context.Context, now time.Time) time.Time {
 	return next
 }
 
-// forget removes versions from all documents, which may be old, and has the documents read again. mu is held.
+// forget removes versions from all documents, which may be old, and marks all documents to be read again. mu is
+// held.
 func (p *Peers) forget(versions map[schema.GroupVersion]bool, now time.Time) {
 	for _, found := range p.peers {
 		if found.document != nil {
@@ -297,7 +300,7 @@ func (p *Peers) start(ctx context.Context, name string, found *peer) {
 	})
 }
 
-// done takes the result of a fetch.
+// done stores the result of a fetch.
 func (p *Peers) done(name string, found *peer, d *document, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -317,7 +320,7 @@ func (p *Peers) done(name string, found *peer, d *document, err error) {
 	}
 }
 
-// retryAfter returns the time to the next try after some failures before the last one.
+// retryAfter returns the time to the next try. failures is the number of failures before the last one.
 func retryAfter(failures int) time.Duration {
 	const doublings = 9 // more of them would be beyond lastRetry
 	return min(firstRetry<<min(failures, doublings), lastRetry)

@@ -90,7 +90,7 @@ func (w *world) run() {
 	w.t.Cleanup(func() { cancel(); <-done })
 }
 
-// lease tells the Peers of the Lease of a server; an empty holder is a Lease that is gone.
+// lease tells the Peers of the Lease of a server. An empty holder means that the Lease is gone.
 func (w *world) lease(namespace, name, holder string) {
 	change := informer.Change{Namespace: namespace, Name: name}
 	if holder != "" {
@@ -106,7 +106,8 @@ func (w *world) lease(namespace, name, holder string) {
 type fake struct {
 	*httptest.Server
 	reads atomic.Int64 // of /apis
-	// groups are what it serves; see groupsOf. "" is an error, "hang" no answer at all.
+	// groups are the groups of the peer, as text of groupsOf. With "" it answers an error, with "hang" it does not
+	// answer.
 	groups atomic.Pointer[string]
 	last   atomic.Pointer[http.Request]
 	ending chan struct{}
@@ -247,8 +248,8 @@ func TestHangingPeer(t *testing.T) {
 	wait.Until(t, "it is ready without the peer that has gone", func() bool { return w.peers.Ready(t.Context()) == nil })
 }
 
-// TestDeclaredVersions checks that what objects in the store declare is not looked for at peers, and that after its deletion the
-// documents are read again.
+// TestDeclaredVersions checks that versions which objects in the store declare are not looked for at peers, and
+// that the documents are read again after such an object is deleted.
 func TestDeclaredVersions(t *testing.T) {
 	w := newWorld(t)
 	a := w.serve("a", "x/v1:r;custom/v1:c")
@@ -324,7 +325,8 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// TestForwardUnderConstraint: a peer does not know the constraint of an impersonation, so what may need a further permission is not forwarded.
+// TestForwardUnderConstraint checks that a request that may need a further permission is not forwarded, because a
+// peer does not know the constraint of an impersonation.
 func TestForwardUnderConstraint(t *testing.T) {
 	w := newWorld(t)
 	a := w.serve("a", "x/v1:r")
@@ -365,7 +367,7 @@ func TestForwardUnderConstraint(t *testing.T) {
 	}
 }
 
-// TestSetRoots checks that other authorities count for the next request, also where a connection is open.
+// TestSetRoots checks that the next request uses new authorities, even if a connection is open.
 func TestSetRoots(t *testing.T) {
 	w := newWorld(t)
 	w.serve("a", "x/v1:r")

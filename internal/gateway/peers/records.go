@@ -129,7 +129,8 @@ func (r *Record) write(ctx context.Context) error {
 	return nil
 }
 
-// encode returns the record that follows a stored one, which may be nil. One that cannot be read is replaced.
+// encode returns the record that replaces the stored one in before, which may be nil. If before cannot be read, it
+// begins anew.
 func (r *Record) encode(before []byte) ([]byte, error) {
 	e := &corev1.Endpoints{}
 	if before != nil {

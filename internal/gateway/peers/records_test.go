@@ -22,7 +22,7 @@ func newStore(t *testing.T) storage.Store {
 	return store
 }
 
-// kubeRecord is what kube-apiserver 1.36 on the machine "vm" has stored with its 222nd write.
+// kubeRecord is the record that kube-apiserver 1.36 on the machine "vm" has stored with its 222nd write.
 const (
 	kubeServer = "apiserver-wlv32tlttr4jl3gtroqexyxapa"
 	kubeRecord = "azhzAAoPCgJ2MRIJRW5kcG9pbnRzEnEKTAoAEgAaACIAKgAyADjeAUIAWjkKEWFwaXNlcnZlcklkZW50aXR5EiRhcGlzZXJ2ZXItd2x2MzJ0bHR0cjRq" +
@@ -50,8 +50,8 @@ func TestRecordOfKubeAPIServer(t *testing.T) {
 	}
 }
 
-// TestOthers checks what a server reads of the others on the store: not of itself, and nothing of kube-apiserver's records, which say
-// nothing of credentials.
+// TestOthers checks which servers a server finds on the store. It does not find itself, and records of
+// kube-apiserver have neither authorities nor keys.
 func TestOthers(t *testing.T) {
 	store, ctx := newStore(t), t.Context()
 	foreign, err := base64.StdEncoding.DecodeString(kubeRecord)
@@ -129,7 +129,7 @@ func TestAddressFails(t *testing.T) {
 	}
 }
 
-// TestLeave checks that a server removes its own record for good, and leaves that of its successor alone.
+// TestLeave checks that a server removes its own record for good, and keeps the record of its successor.
 func TestLeave(t *testing.T) {
 	store, ctx := newStore(t), t.Context()
 	server := func(port int) *Record {

@@ -1,5 +1,5 @@
-// Package activity knows which parts of a server, such as its controllers, have something to do, so that a test can wait
-// until none has.
+// Package activity records which parts of a server, such as its controllers, have something to do, so that a test
+// can wait until all are idle.
 package activity
 
 import (
@@ -18,7 +18,7 @@ type Tracker struct {
 // New returns a Tracker without parts.
 func New() *Tracker { return &Tracker{} }
 
-// Part adds a part, which has nothing to do. name is for people.
+// Part adds a part that is idle at first. name is its name in the lines of Busy. A nil Tracker returns a nil Part.
 func (t *Tracker) Part(name string) *Part {
 	if t == nil {
 		return nil
@@ -30,8 +30,8 @@ func (t *Tracker) Part(name string) *Part {
 	return p
 }
 
-// Changes returns a number that grows whenever a part gets something to do. If it is the same before and after parts
-// were found idle one after the other, then all of them were idle at the same time.
+// Changes returns a number that grows whenever a part gets something to do. If Busy finds all parts idle, and
+// Changes returns the same number before and after that, then all of them were idle at the same time.
 func (t *Tracker) Changes() uint64 { return t.changes.Load() }
 
 // Busy returns descriptions of the pending work, one line for each part that is not idle.
@@ -62,7 +62,8 @@ func (p *Part) Starting() {
 	p.change(true, func() { p.starting = true })
 }
 
-// Started notes that the part has found the work that existed at its start. The part must add that work before.
+// Started notes that the part has found the work that existed at its start. The part must call Add for this work
+// before it calls Started; otherwise it would look idle in between.
 func (p *Part) Started() {
 	p.change(false, func() { p.starting = false })
 }
@@ -87,7 +88,8 @@ func (p *Part) Pending(f func() bool) {
 	p.change(true, func() { p.pending = f })
 }
 
-// change makes a change. more means that the part may have got something to do.
+// change calls the function change with p.mu held. more means that the part may have got something to do; then
+// Tracker.Changes grows.
 func (p *Part) change(more bool, change func()) {
 	if p == nil {
 		return

@@ -30,7 +30,7 @@ func TestBusy(t *testing.T) {
 	grows(false, func() { b.Add(-1) })
 	check("b has 1 tasks")
 	grows(false, b.Stopped)
-	b.Add(-1) // of a task that was stopped
+	b.Add(-1) // the end of a task that Stopped has forgotten already
 	check()
 	grows(true, func() { b.Set(1) })
 	grows(false, func() { b.Set(0) })

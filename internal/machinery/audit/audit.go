@@ -78,10 +78,9 @@ type Settings struct {
 
 // Sink receives events. It is called concurrently.
 type Sink interface {
-	// Write takes events; it owns the slice. It returns false if the request has to fail
-	// because the events could not be written; a sink that writes in the background returns
-	// true. The sink reports errors itself. Write may block, until ctx is done or the sink's
-	// own time limit is over.
+	// Write takes events; the sink owns the slice from then on. It returns false if the request has to fail
+	// because the events could not be written; a sink that writes in the background returns true. The sink reports
+	// errors itself. Write may block, until ctx is done or the sink's own time limit is over.
 	Write(ctx context.Context, events []*Event) bool
 	// Close writes the waiting events, until ctx is done. Write is not called after Close.
 	Close(ctx context.Context) error

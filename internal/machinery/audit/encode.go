@@ -24,7 +24,7 @@ const microFormat = `"` + metav1.RFC3339Micro + `"`
 // encoding/json, but is made without reflection.
 func AppendEvent(b []byte, e *Event) []byte { return appendEvent(append(b, '{'), e, eventTypeMeta) }
 
-// AppendItem appends the JSON of an event in a list, which has no kind.
+// AppendItem appends the JSON of an event in a list. Such an event has no fields kind and apiVersion.
 func AppendItem(b []byte, e *Event) []byte { return appendEvent(append(b, '{'), e, "") }
 
 func appendEvent(b []byte, e *Event, head string) []byte {
@@ -76,7 +76,7 @@ func appendMember(b []byte, name, value string) []byte {
 	return appendString(append(b, name...), value)
 }
 
-// appendName appends the name of a member of an object, which may be the first.
+// appendName appends the name of the next member of an object, after a comma if it is not the first member.
 func appendName(b []byte, name string) []byte {
 	if b[len(b)-1] != '{' {
 		b = append(b, ',')
@@ -121,7 +121,7 @@ func appendReference(b []byte, r *auditv1.ObjectReference) []byte {
 	return append(b, '}')
 }
 
-// appendStatus appends a Status, which has no kind and no list metadata in events.
+// appendStatus appends a Status as events contain it: without kind, and with empty list metadata.
 func appendStatus(b []byte, s *metav1.Status) []byte {
 	b = append(b, `{"metadata":{}`...)
 	b = appendOptional(b, `"status":`, s.Status)

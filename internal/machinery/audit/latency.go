@@ -46,8 +46,8 @@ func AddLatency(ctx context.Context, l Layer, d time.Duration) {
 	r.times[l] += d
 }
 
-// annotate returns the annotations with the latencies added, if a request with this total time
-// is slow.
+// annotate adds the latencies to annotations if total, the time of the whole request, is longer than slowRequest.
+// It returns annotations, or a new map if annotations is nil.
 func (la *latencies) annotate(annotations map[string]string, total time.Duration) map[string]string {
 	if total <= slowRequest {
 		return annotations

@@ -29,7 +29,7 @@ func TestSlowRequestsAreAnnotatedWithLatencies(t *testing.T) {
 			t.Errorf("%v: %v", received, last)
 		}
 	}
-	AddLatency(context.Background(), Authentication, time.Second) // of a request that is not noted
+	AddLatency(context.Background(), Authentication, time.Second) // a request without a Record
 }
 
 // TestRefusalIsAStatusObject checks that a refusal is recorded as a Status at the level RequestResponse, whether the

@@ -25,7 +25,7 @@ const (
 
 // Record collects the audit data of one request. It begins before the policy has decided
 // whether the request is recorded; until then it collects everything. All methods may be
-// called concurrently, and on a nil Record, which does nothing.
+// called concurrently. All except Decide and Emit may be called on a nil Record, and do nothing.
 type Record struct {
 	sink  Sink
 	count func() // called for each event
@@ -138,7 +138,7 @@ func refusedObject(s *metav1.Status) *runtime.Unknown {
 	return &runtime.Unknown{Raw: doc}
 }
 
-// is returns what f finds in the record; false if there is none.
+// is calls f with r.mu held and returns its result. For a nil Record it returns false.
 func (r *Record) is(f func() bool) bool {
 	if r == nil {
 		return false
@@ -229,8 +229,8 @@ func (r *Record) SetRequestObject(meta metav1.Object, encode func() ([]byte, err
 	})
 }
 
-// completeReference adds the fields of the object to a reference that the path does not
-// contain.
+// completeReference returns ref with those of the fields namespace, name, UID and resourceVersion that the path of
+// the request does not have. They are taken from the object.
 func completeReference(ref auditv1.ObjectReference, meta metav1.Object) *auditv1.ObjectReference {
 	ref.Namespace, ref.Name = cmp.Or(ref.Namespace, meta.GetNamespace()), cmp.Or(ref.Name, meta.GetName())
 	ref.UID = cmp.Or(ref.UID, meta.GetUID())

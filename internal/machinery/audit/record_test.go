@@ -24,7 +24,7 @@ func (l *list) Close(context.Context) error { return nil }
 
 func newTestRecord(s Settings) (*Record, *list) {
 	l := &list{}
-	r := NewRecord(l, func() {}, "id", time.Now().Add(time.Hour)) // it is not slow
+	r := NewRecord(l, func() {}, "id", time.Now().Add(time.Hour)) // in the future, so that the request is not slow
 	r.Decide(s)
 	return r, l
 }
@@ -82,7 +82,8 @@ func TestStagesAreOmitted(t *testing.T) {
 	}
 }
 
-// TestEventsAreNotChangedLater: a sink keeps them.
+// TestEventsAreNotChangedLater checks that an event does not change after it was passed to a sink: sinks keep
+// events.
 func TestEventsAreNotChangedLater(t *testing.T) {
 	r, sink := newTestRecord(Settings{Level: Metadata})
 	r.Annotate("a", "1")

@@ -15,10 +15,10 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 )
 
-// The cost of a call is computed from the sizes of its arguments, and only after the call was made. A
-// function whose result is larger than its arguments by a factor has therefore taken its memory before
-// the cost is known, and in a chain of calls the factors multiply: two calls of replace make 1 GB of 1 KB.
-// Calls of such functions are refused when their result would be larger than what an object can hold.
+// The cost of a call is computed from the sizes of its arguments, and only after the call was made. So a
+// function whose result is many times larger than its arguments has taken its memory before the cost is
+// known. In a chain of calls the factors multiply: two calls of replace turn 1 KB into 1 GB. Calls of such
+// functions are refused if their result would be larger than what an object can hold.
 const (
 	maxText     = 10 << 20
 	maxElements = 3 << 20
@@ -29,8 +29,8 @@ const (
 // A bound returns why a call with these arguments is refused, "" if it is not.
 type bound func(args []ref.Val) string
 
-// bounds are the functions whose results may be larger than their arguments by more than a small
-// factor, or that take more time than their arguments are long.
+// bounds has the functions whose results may be larger than their arguments by more than a small factor, or whose
+// time grows faster than the length of their arguments.
 var bounds = map[string]bound{
 	operators.Add: boundSum,
 	"replace":     boundReplace,
@@ -105,8 +105,8 @@ func boundJoin(args []ref.Val) string {
 	return ""
 }
 
-// textSize estimates how many bytes a value takes as text, with between bytes for each of its parts. It
-// stops counting above most.
+// textSize estimates the length of a value as text, in bytes. It counts between bytes more for the value itself
+// and for each element in it, such as the separator of join. It stops counting above most.
 func textSize(v ref.Val, between, most int) int {
 	size := between
 	switch v := v.(type) {

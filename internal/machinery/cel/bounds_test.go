@@ -18,7 +18,8 @@ func TestBoundsApplyToFunctions(t *testing.T) {
 	}
 }
 
-// TestBoundsHoldInPrograms evaluates whole expressions: the interpreter of cel-go has to call what stands in place of a call.
+// TestBoundsHoldInPrograms evaluates whole expressions: it checks that cel-go calls the boundedCall that has
+// replaced a call.
 func TestBoundsHoldInPrograms(t *testing.T) {
 	for source, want := range map[string]string{
 		"size('%.1000000000f'.format([1.0])) > 0": "format: the precision is larger than 100",

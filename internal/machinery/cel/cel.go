@@ -27,9 +27,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/release"
 )
 
-// environments returns the environments without variables; the first call makes them.
-// The environment of new expressions knows only what the release before the served one
-// knows as well, so that a stored expression survives a rollback.
+// environments returns the environments without variables; the first call makes them. The
+// environment of new expressions has only what the minor before the newest one also has, so
+// that a server of that minor can evaluate the stored expressions after a rollback.
 func environments() *environment.EnvSet {
 	return environment.MustBaseEnvSet(version.MajorMinor(1, release.Newest-1))
 }
@@ -71,8 +71,8 @@ func NewScope(variables ...Variable) *Scope { return &Scope{variables: variables
 // Object (and Object.spec, Object.spec.template and so on) and JSONPatch.
 func NewPatchScope(variables ...Variable) *Scope { return &Scope{variables: variables, patches: true} }
 
-// With adds options to the environments of the scope, functions for instance, and returns the scope. Its expressions have a
-// type and a cost; no Program can be made of one that uses what the options add.
+// With adds options, such as functions, to the environments of the scope, and returns the scope. An expression
+// that uses these additions has a type and an estimated cost, but Program fails for it.
 func (s *Scope) With(options ...celgo.EnvOption) *Scope {
 	s.options = append(s.options, options...)
 	return s
@@ -129,7 +129,7 @@ func (e *EnvironmentError) Unwrap() error { return e.err }
 
 // A CompileError describes what is wrong with an expression.
 type CompileError struct {
-	// Issues has the places in the expression, in the words of the language's library.
+	// Issues is the text of cel-go about the errors, with their places in the expression.
 	Issues string
 }
 

@@ -6,8 +6,9 @@ import (
 	"testing"
 )
 
-// TestNewExpressionsMayUseWhatStoredOnesMay compares the functions: a new expression may use all but those that came with the
-// served minor, because the server of the minor before has to understand it after a rollback.
+// TestNewExpressionsMayUseWhatStoredOnesMay compares the functions of the two environments. A new expression may
+// use all functions except those that the served minor has added, because a server of the minor before it, to
+// which an administrator may roll back, does not know them.
 func TestNewExpressionsMayUseWhatStoredOnesMay(t *testing.T) {
 	newest := []string{"includes"} // of 1.37
 	fresh, stored := environments().NewExpressionsEnv(), environments().StoredExpressionsEnv()

@@ -52,7 +52,7 @@ type evaluationError struct {
 func (e *evaluationError) Error() string   { return e.err.Error() }
 func (e *evaluationError) Unwrap() []error { return []error{e.kind, e.err} }
 
-// classified returns an error of the library as Evaluate returns it.
+// classified returns an evaluationError for an error of cel-go that has one of the kinds above, else err itself.
 func classified(err error) error {
 	switch text := err.Error(); {
 	case strings.HasPrefix(text, "no such overload"):
@@ -83,9 +83,9 @@ func (Values) Parent() celgo.Activation { return nil }
 // goroutines at the same time.
 type Program struct{ program celgo.Program }
 
-// Evaluate evaluates the program and takes what that cost from the budget; with a nil
-// budget only the limit of one call holds. The end of ctx ends the evaluation with an
-// error. errors.Is finds the kind of an error.
+// Evaluate evaluates the program and subtracts the cost from budget. If budget is nil, only
+// the cost limit of one evaluation applies. The evaluation fails when ctx ends. Use
+// errors.Is to compare an error with ErrBudget and the other kinds.
 func (p *Program) Evaluate(ctx context.Context, vars Variables, budget *Budget) (ref.Val, error) {
 	value, details, err := p.program.ContextEval(ctx, vars)
 	if budget != nil {

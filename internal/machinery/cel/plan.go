@@ -19,14 +19,14 @@ import (
 // therefore gets an environment that has few other functions than it calls.
 //
 // The types of a scope's variables are not in that environment: they are needed to check
-// an expression, not to evaluate it. An expression that makes an object of such a type
-// therefore has no program; kube-apiserver makes one, whose every evaluation fails. The types of patches are there: their
-// values are made by expressions.
+// an expression, not to evaluate it. Program therefore fails for an expression that creates
+// an object of such a type. (kube-apiserver makes a program, but each evaluation fails.) The
+// types of patches are in the environment, because expressions create values of these types.
 type planner struct {
 	functions map[string]*decls.FunctionDecl // all functions, by name
 	plain     base                           // types and settings alone
-	// costed has the libraries that come with settings as well as functions: what the
-	// functions cost.
+	// costed also has the libraries for sets and lists. They have to be added as a whole, because
+	// they set the costs of their functions in addition to declaring the functions.
 	costed base
 }
 
@@ -36,7 +36,8 @@ type base struct {
 	has map[string]bool
 }
 
-// The planners are made when the first program is made; newPatchPlanner returns that of expressions that make patches.
+// The planners are made when the first program is made. newPatchPlanner returns the planner for expressions that
+// make patches.
 var (
 	newPlanner      = sync.OnceValues(func() (*planner, error) { return makePlanner() })
 	newPatchPlanner = sync.OnceValues(func() (*planner, error) { return makePlanner(patchOptions()...) })
@@ -57,7 +58,7 @@ func makePlanner(opts ...celgo.EnvOption) (*planner, error) {
 	return p, err
 }
 
-// base returns the base that has the given libraries and options, and the types of all.
+// base returns a base with the given libraries and options. Its types are those of the environment all.
 func (p *planner) base(all *celgo.Env, opts []celgo.EnvOption, libraries ...celgo.EnvOption) (base, error) {
 	env, err := celgo.NewCustomEnv(append([]celgo.EnvOption{
 		celgo.CustomTypeProvider(all.CELTypeProvider()),

@@ -13,8 +13,8 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/spec"
 )
 
-// expressions use the functions that there are, at least one of each library, on the
-// self of testSelf.
+// expressions use at least one function of each library. Their variable self has the type
+// and the value of testSelf.
 var expressions = []string{
 	// the language
 	`self.n + 1 == 8 && !(self.n > 8) || self.n in [1, 2]`,

@@ -19,8 +19,8 @@ type Kind struct {
 	Versions []string
 }
 
-// Decode decodes a file of the kind. meta is the TypeMeta in the value that it decodes into. Another kind or version is an
-// error, and so is a field that is unknown or there twice.
+// Decode decodes a file of the kind into a value. meta points to the TypeMeta in this value. Decode fails if the
+// file has another kind or version, or if a field is unknown or appears twice.
 func (k Kind) Decode(content []byte, into any, meta *metav1.TypeMeta) error {
 	strict, err := Unmarshal(content, into)
 	if err != nil {
@@ -39,8 +39,8 @@ func (k Kind) Matches(meta *metav1.TypeMeta) bool {
 	return group == k.Group && meta.Kind == k.Name && slices.Contains(k.Versions, version)
 }
 
-// Unmarshal decodes a document of any kind. strict is the error of a field that is unknown or there twice in JSON; the
-// rest of the document has been decoded.
+// Unmarshal decodes a document of any kind. strict is the error if a field is unknown, or appears twice in JSON;
+// in this case the rest of the document has been decoded.
 func Unmarshal(content []byte, into any) (strict, err error) {
 	document, err := yaml.YAMLToJSONStrict(content)
 	if err != nil {

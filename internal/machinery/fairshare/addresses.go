@@ -5,8 +5,9 @@ import (
 	"sync"
 )
 
-// Addresses divides places between client addresses. It is for requests before authentication, which have no user: anybody may send them,
-// so each address has a share only. Its methods may be called by many goroutines.
+// Addresses limits how many places all client addresses together, and each address, may have at the same time. A
+// place is, for example, a running request. It is for requests before authentication, which have no user: anybody
+// may send them, so one address must not be able to take all places. Its methods may be called by many goroutines.
 type Addresses struct {
 	most, each int
 
@@ -15,7 +16,7 @@ type Addresses struct {
 	all   int // of taken
 }
 
-// NewAddresses returns Addresses with places for all addresses, and for each of them.
+// NewAddresses returns Addresses with a number of places for all addresses together, and for each address.
 func NewAddresses(all, each int) *Addresses {
 	return &Addresses{most: all, each: each, taken: map[netip.Addr]int{}}
 }
@@ -49,8 +50,9 @@ func (a *Addresses) Taken() int {
 	return a.all
 }
 
-// ClientAddress returns the address whose share a request uses, from http.Request.RemoteAddr. Whoever has an address of IPv6 usually has
-// all those that begin with the same 64 bits. All that cannot be read count as one.
+// ClientAddress returns the address that a request counts for; remote is http.Request.RemoteAddr. An IPv6 address
+// is cut to its first 64 bits, because usually one client has all addresses that begin with them. For text that is
+// not an address and a port it returns the zero Addr, so all such requests count together.
 func ClientAddress(remote string) netip.Addr {
 	both, _ := netip.ParseAddrPort(remote)
 	address := both.Addr().Unmap()

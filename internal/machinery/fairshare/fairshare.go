@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// FreeMultiple limits a user: one that holds this many times the free units gets no more.
+	// FreeMultiple limits a user: a user that holds this many times the free units gets no more units.
 	FreeMultiple = 7
 	// slots is the number of counters for users. Users whose names have the same hash share one.
 	slots = 4096
@@ -47,7 +47,7 @@ type class struct {
 	users atomic.Pointer[[slots]atomic.Int64]
 }
 
-// byUser returns the counter of the users of a slot.
+// byUser returns the counter that the users of a slot share.
 func (c *class) byUser(slot uint32) *atomic.Int64 {
 	users := c.users.Load()
 	if users == nil {
@@ -84,7 +84,7 @@ func (p *Pool) AccountFor(user *request.User) Account {
 	return a
 }
 
-// InPool returns an account of the same user in another pool, which holds nothing.
+// InPool returns a new account of the same user in another pool. The new account holds nothing.
 func (a *Account) InPool(pool *Pool) Account {
 	return Account{pool: pool, class: a.class, slot: a.slot}
 }

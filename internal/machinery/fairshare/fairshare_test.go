@@ -7,7 +7,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
 
-// fill takes units for a user, one by one, until one is refused, and returns their number.
+// fill takes units for a user, one by one, until one is refused or the user has most units. It returns an account
+// for each unit.
 func fill(p *Pool, user *request.User, most int) []Account {
 	var out []Account
 	for len(out) < most {

@@ -1,5 +1,5 @@
 // Package features parses --feature-gates. It knows all gates of kube-apiserver, so that command lines for
-// kube-apiserver are accepted. A gate has an effect if the server implements what it switches; the server warns of the others.
+// kube-apiserver are accepted. The server warns of gates that it accepts but that have no effect here.
 package features
 
 import (
@@ -151,7 +151,7 @@ const (
 	on  = true
 )
 
-// row is what a gate is from a minor of Kubernetes on.
+// row is the state of a gate from the minor since on, until the minor of the next row.
 type row struct {
 	since            int
 	stage            stage
@@ -162,7 +162,7 @@ type row struct {
 // rows has the rows of a gate, the oldest first.
 type rows []row
 
-// at returns what a gate is in a release. known is false if the release does not have it yet.
+// at returns the state of a gate in a release. known is false if the release does not have the gate yet.
 func (ro rows) at(r release.Release) (state row, known bool) {
 	for _, row := range ro {
 		if row.since <= r.Minor() {
@@ -194,16 +194,16 @@ func names() []string {
 	return all
 }
 
-// Gates are the gates of one server: those of a release, with those that were set on the command line. The zero value has all
-// defaults of the newest release.
+// Gates are the feature gates of one server: the defaults of a release, changed by the values on the command line.
+// The zero value has all defaults of the newest release.
 type Gates struct {
 	release release.Release
 	set     map[string]bool
 }
 
-// Parse parses values of the format A=true,kube:B=false. The last value of a gate counts. It fails with the message of
-// kube-apiserver for an unknown gate, one that the release does not have yet, a locked one, and one that needs a gate that is
-// off.
+// Parse parses values of the format A=true,kube:B=false. The last value of a gate counts. It fails, with the
+// message of kube-apiserver, for a gate that is unknown, that the release does not have yet, or that is locked to
+// another value. It also fails if a gate is on and a gate that it needs is off.
 func Parse(values []string, r release.Release) (Gates, error) {
 	g := Gates{release: r, set: map[string]bool{}}
 	for _, list := range values {
@@ -265,7 +265,8 @@ func (g Gates) checkNeeded() error {
 	return nil
 }
 
-// All returns gates of the newest release that are all on, for code that needs every kind and version.
+// All returns the gates of the newest release with all alpha and beta gates on, for code that needs every kind and
+// version.
 func All() Gates { return Gates{set: map[string]bool{allAlpha: true, allBeta: true}} }
 
 // Enabled reports whether a gate is on: by its own value, else by the value of AllAlpha or AllBeta, else by default. It

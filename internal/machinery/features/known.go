@@ -1,7 +1,8 @@
 package features
 
-// effective and ineffective are the gates of kube-apiserver 1.37, with what they were in the earlier minors that can be emulated. A new
-// minor appends a row to the gates that it changes. Rows that ended before the oldest minor that can be emulated are left out.
+// effective and ineffective have the gates of kube-apiserver 1.37, with their states in the older minors that can
+// be emulated. A new minor appends a row to the gates that it changes. Rows that ended before the oldest minor
+// that can be emulated are left out.
 
 // effective are the gates that switch something in this server. Their names are the constants of this package.
 var effective = map[string]rows{
@@ -265,10 +266,11 @@ var ineffective = map[string]rows{
 	"WindowsHostNetwork":                                   {{33, deprecated, off, settable}},
 }
 
-// compatible are the gates that are on by default only if no server older than that minor has to read what is stored.
+// compatible maps a gate to a minor. The gate is on by default only if the minimum compatibility version is at
+// least this minor, because older servers cannot read what the gate lets the server store.
 var compatible = map[string]int{"DRAFractionalCapacityRange": 37}
 
-// needed are the gates that must be on for a gate to be on.
+// needed maps a gate to the gates that must be on while this gate is on.
 var needed = map[string][]string{
 	"ClusterTrustBundleProjection":                   {"ClusterTrustBundle"},
 	"CompositePodGroup":                              {"GenericWorkload", "TopologyAwareWorkloadScheduling"},

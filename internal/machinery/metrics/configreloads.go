@@ -2,7 +2,7 @@ package metrics
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// ConfigReloads has kube-apiserver's metrics of a structured configuration file.
+// ConfigReloads has kube-apiserver's metrics about the reloads of a structured configuration file.
 type ConfigReloads struct {
 	total      *prometheus.CounterVec
 	last, info *prometheus.GaugeVec

@@ -73,7 +73,7 @@ func readManifest(file string) (map[string]string, error) {
 	return manifest.AllowListMapping, nil
 }
 
-// hiddenMetric is a metric that kube-apiserver hides. It has the values of another one.
+// hiddenMetric is a metric that kube-apiserver hides. Its values are those of the metric source.
 type hiddenMetric struct{ name, source, help string }
 
 var hiddenMetrics = []hiddenMetric{
@@ -189,7 +189,7 @@ func addMetric(a, b *dto.Metric) {
 	}
 }
 
-// own returns the metrics about metrics.
+// own returns the metrics about the metrics themselves, such as how many are registered, hidden or disabled.
 func (e *exposition) own(families []*dto.MetricFamily) []*dto.MetricFamily {
 	stabilities := map[[2]string]int{}
 	for _, f := range families {

@@ -20,7 +20,7 @@ type HistogramVec struct {
 	labels      []string
 	bounds      []float64 // in the unit of the metric
 	limits      []int64   // the same in the unit of observations
-	unit        float64   // of observations, in the unit of the metric
+	unit        float64   // one unit of observations in units of the metric: 1e-9 for nanoseconds and seconds
 
 	mu     sync.RWMutex          // guards series
 	series map[string]*Histogram // by the values, with labelSeparator between them
@@ -36,7 +36,7 @@ func DurationBuckets() []float64 {
 // labelSeparator is a byte that label values do not contain, as it is not valid in UTF-8.
 const labelSeparator = "\xff"
 
-// Histogram is one series. Get it once, not for each observation.
+// Histogram is one series. Callers keep it, so that With is not called for each observation.
 type Histogram struct {
 	vec    *HistogramVec
 	values []string

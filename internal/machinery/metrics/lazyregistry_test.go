@@ -2,8 +2,8 @@ package metrics
 
 import "testing"
 
-// TestLazyRegistry: collectors are registered when metrics are gathered, those that are added later the next time. A
-// second collector of a metric causes a panic then.
+// TestLazyRegistry checks that collectors are registered at the first Gather, and collectors that are added later
+// at the next one. Then a second collector of the same metric causes a panic.
 func TestLazyRegistry(t *testing.T) {
 	var r lazyRegistry
 	for i, name := range []string{"a", "b"} {

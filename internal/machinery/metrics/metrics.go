@@ -45,7 +45,7 @@ func (m *Metrics) info(name, help string, labels prometheus.Labels) {
 	m.Register(gauge)
 }
 
-// Resolve returns the counters of a metric with one label by its values.
+// Resolve returns the counters of a metric that has one label, in a map by the given values of this label.
 func Resolve(v *prometheus.CounterVec, values ...string) map[string]prometheus.Counter {
 	out := make(map[string]prometheus.Counter, len(values))
 	for _, value := range values {

@@ -28,8 +28,8 @@ type Feature struct {
 // MAJOR.MINOR.PATCH, the emulated version, and the oldest version of a compatible control plane, as MAJOR.MINOR.
 type Version struct{ Binary, Emulated, MinCompatible string }
 
-// Describe records what does not change while the server runs. It may be called once. features is called whenever metrics
-// are read.
+// Describe registers the metrics about the version and the feature gates, which do not change while the server
+// runs. It may be called once. features is called whenever metrics are read.
 func (m *Metrics) Describe(v Version, features func() []Feature) {
 	m.info("version_info", "[ALPHA] Provides the compatibility version info of the component. The component label is the "+
 		"name of the component, usually kube, but is relevant for aggregated-apiservers.",
@@ -38,7 +38,8 @@ func (m *Metrics) Describe(v Version, features func() []Feature) {
 		"[BETA] This metric records the data about the stage and enablement of a k8s feature.", []string{"name", "stage"}, nil)})
 }
 
-// featureCollector makes the metrics of feature gates when they are read: there are many, and they never change.
+// featureCollector makes the metrics of feature gates only when metrics are read. They are many and never change,
+// so it would be a waste to keep them in memory.
 type featureCollector struct {
 	features    func() []Feature
 	description *prometheus.Desc

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// MayConnectTo reports whether an IP address is one that clients may be connected to through the server: not loopback,
-// link-local, multicast or unspecified, and not such an IPv4 address embedded in one of NAT64 (RFC 6052, RFC 8215), which
-// the network translates back.
+// MayConnectTo reports whether the server may connect a client to an IP address. Loopback, link-local, multicast
+// and unspecified addresses are not allowed, and NAT64 addresses (RFC 6052, RFC 8215) that embed such an IPv4
+// address: the network would translate them to the IPv4 address.
 func MayConnectTo(ip net.IP) bool {
 	return ip.IsGlobalUnicast() &&
 		!slices.ContainsFunc(nat64(ip), func(embedded net.IP) bool { return !embedded.IsGlobalUnicast() })
@@ -21,8 +21,8 @@ var (
 	localNAT64     = [6]byte{0x00, 0x64, 0xff, 0x9b, 0x00, 0x01}
 )
 
-// nat64 returns the IPv4 addresses that an address may embed. With a prefix of less than 96 bits the rest of the address
-// is zero, and byte 8 is left out.
+// nat64 returns the IPv4 addresses that an address may embed; the length of the local prefix is not known. After a
+// prefix of less than 96 bits follow the IPv4 address, which leaves out byte 8, and then zeros.
 func nat64(ip net.IP) []net.IP {
 	if len(ip) != net.IPv6len {
 		return nil

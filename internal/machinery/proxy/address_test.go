@@ -11,7 +11,7 @@ func TestMayConnectTo(t *testing.T) {
 		"127.0.0.1": false, "169.254.169.254": false, "0.0.0.0": false, "224.0.0.1": false, "255.255.255.255": false,
 		"::1": false, "::": false, "fe80::1": false, "ff02::1": false, "::ffff:127.0.0.1": false,
 		"::ffff:169.254.169.254": false,
-		// The prefix of the Internet.
+		// The well-known prefix, with 96 bits.
 		"64:ff9b::10.0.0.1": true, "64:ff9b::127.0.0.1": false, "64:ff9b::169.254.169.254": false,
 		"64:ff9b::0.0.0.0": false, "64:ff9b::224.0.0.1": false, "64:ff9b::255.255.255.255": false,
 		// The prefix for local use: of 96, 48, 56 and 64 bits.

@@ -41,7 +41,7 @@ type Target struct {
 	Header http.Header
 }
 
-// A Handler forwards requests to one target. Its zero fields are valid but for Target and Error.
+// A Handler forwards requests to one target. All fields except Target and Error may be zero.
 type Handler struct {
 	Target Target
 	// Error answers a request that could not be forwarded. It is not called after a part of the response was sent.
@@ -59,7 +59,8 @@ type Handler struct {
 	BytesPerSecond int64
 }
 
-// ErrUpgradeRequired is the error for requests that do not ask for another protocol where only such are served.
+// ErrUpgradeRequired is the error for a request that does not ask for another protocol, if Handler.UpgradeOnly is
+// set.
 var ErrUpgradeRequired = errors.New("Upgrade request required") //nolint:revive,staticcheck // clients see this text
 
 // redirectMessage is the body of the response that replaces a redirect.
@@ -84,8 +85,8 @@ func IsUpgrade(r *http.Request) bool {
 	})
 }
 
-// Refusal returns why a request must not be forwarded to an API server, "" if it may be: it could reach what this server has
-// not authorized.
+// Refusal returns the reason why a request must not be forwarded to an API server, "" if it may be forwarded. A
+// request that is refused could reach resources that this server has not authorized.
 func Refusal(r *http.Request) string {
 	switch {
 	case UpgradesHTTP(r.Header):
@@ -134,7 +135,7 @@ func (h *Handler) forward(w http.ResponseWriter, r *http.Request) {
 		Transport:      transport,
 		FlushInterval:  flushInterval,
 		BufferPool:     h.buffers(),
-		ErrorLog:       log.New(io.Discard, "", 0), // Error handles errors; others mean a gone client
+		ErrorLog:       log.New(io.Discard, "", 0), // Error handles errors; the rest is about gone clients
 		ModifyResponse: h.modifyResponse,
 		ErrorHandler:   h.Error,
 	}
@@ -149,7 +150,7 @@ func (h *Handler) buffers() httputil.BufferPool {
 	return h.Target.Transport.buffers
 }
 
-// reachingTransport is a transport whose errors are UnreachableErrors, but for a switchedError.
+// reachingTransport is a transport that wraps all errors except a switchedError in an UnreachableError.
 type reachingTransport struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.

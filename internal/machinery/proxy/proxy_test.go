@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// wait bounds what a test waits for.
+// wait is the longest time that a test waits for something.
 const wait = 20 * time.Second
 
 // front serves a Handler made by change for each request, in front of the server at backend.
@@ -250,8 +250,8 @@ func TestUpgradedConnectionsAreJoined(t *testing.T) {
 	}
 }
 
-// TestRefusedUpgradesCloseTheConnection is CVE-2018-1002105: after a refused upgrade the client sends a second request
-// on the same connection.
+// TestRefusedUpgradesCloseTheConnection tries the attack of CVE-2018-1002105: after a refused upgrade the client
+// sends a second request on the same connection.
 func TestRefusedUpgradesCloseTheConnection(t *testing.T) {
 	for _, code := range []int{400, 403, 500} {
 		var requests atomic.Int32
@@ -285,7 +285,7 @@ func isReset(err error) bool {
 	return errors.As(err, &e) && !e.Timeout()
 }
 
-// TestUpgradesAreNotRedirected is CVE-2020-8559.
+// TestUpgradesAreNotRedirected tries the attack of CVE-2020-8559: a server redirects an upgrade.
 func TestUpgradesAreNotRedirected(t *testing.T) {
 	for _, code := range []int{200, 204, 302, 307} {
 		b := backend(t, func(w http.ResponseWriter, _ *http.Request) {

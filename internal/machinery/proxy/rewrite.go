@@ -76,8 +76,8 @@ func (rw *Rewriter) response(response *http.Response) error {
 	return rw.page(response)
 }
 
-// link returns what stands for a link in a response to request. Links to other servers and relative links stay as they
-// are.
+// link returns the text that replaces the link u in the response to request. Links to other servers and relative
+// links stay as they are.
 func (rw *Rewriter) link(u *url.URL, request *http.Request) string {
 	elsewhere := u.Host != "" && u.Host != request.URL.Host && u.Host != request.Host
 	if elsewhere || !strings.HasPrefix(u.Path, "/") {
@@ -110,7 +110,7 @@ func (rw *Rewriter) page(response *http.Response) error {
 	case "deflate":
 		unpacked = flate.NewReader(response.Body)
 		packed = func(w io.Writer) io.WriteCloser {
-			f, _ := flate.NewWriter(w, flate.BestCompression) // fails for invalid levels alone
+			f, _ := flate.NewWriter(w, flate.BestCompression) // fails only for an invalid level
 			return f
 		}
 	default:

@@ -44,8 +44,9 @@ type TransportOptions struct {
 	Pinned bool
 }
 
-// A Transport connects to servers. It keeps connections that are not in use for later requests, so connections of one
-// Transport must be interchangeable: credentials and ways to find addresses that differ need Transports of their own.
+// A Transport connects to servers. It keeps idle connections for later requests, so all connections of one
+// Transport must be interchangeable. Callers need one Transport for each set of credentials and each way to find
+// addresses.
 type Transport struct {
 	options TransportOptions
 	http    *http.Transport

@@ -131,7 +131,7 @@ func (h *Handler) upgradeRequest(r *http.Request) *http.Request {
 	out.URL, out.RequestURI = h.Target.URL, ""
 	out.Host = cmp.Or(h.Target.Host, r.Host)
 	removeHopByHop(out.Header)
-	out.Header.Del("Http2-Settings") // of an upgrade to HTTP/2, on which the client could send requests of its own
+	out.Header.Del("Http2-Settings") // for an upgrade to HTTP/2, over which the client could send more requests
 	out.Header.Set("Connection", "Upgrade")
 	if protocol, ok := r.Header["Upgrade"]; ok {
 		out.Header["Upgrade"] = protocol
@@ -157,7 +157,7 @@ func removeHopByHop(h http.Header) {
 func (u *Upgraded) relayRefusal(w http.ResponseWriter) {
 	deadline := time.Now().Add(refusalTime)
 	_ = u.SetDeadline(deadline)                                  // a TCP connection has deadlines
-	_ = http.NewResponseController(w).SetWriteDeadline(deadline) // of HTTP/1.1 too
+	_ = http.NewResponseController(w).SetWriteDeadline(deadline) // so does a connection of HTTP/1.1
 	removeHopByHop(u.Response.Header)
 	for name, values := range u.Response.Header {
 		w.Header()[name] = append(w.Header()[name], values...)
@@ -167,7 +167,7 @@ func (u *Upgraded) relayRefusal(w http.ResponseWriter) {
 	_, _ = io.Copy(w, u.Response.Body) // an error means that one of the two is gone
 }
 
-// Join copies in both directions between a client and a server until one of the connections ends, or ctx. It closes both.
+// Join copies in both directions between a client and a server until one of them or ctx ends. It closes both.
 func (h *Handler) Join(ctx context.Context, client, server io.ReadWriteCloser) {
 	var once sync.Once
 	closeBoth := func() {

@@ -1,6 +1,6 @@
-// Package release says as which version of Kubernetes a server behaves: the emulated version and the version that its
-// components must be compatible with (KEP-4330). What differs between versions is declared where it is, with the minor since
-// which it holds: gates in package features, versions of kinds in their Go types.
+// Package release has the version of Kubernetes that a server emulates, and the oldest version that its components
+// must be compatible with (KEP-4330). Each difference between versions is declared where it has its effect, with
+// its first minor: gates in package features, versions of kinds in their Go types.
 package release
 
 import (
@@ -17,12 +17,14 @@ const (
 	Oldest = 34 // the oldest minor that can be emulated
 )
 
-// Release is what a server emulates. The zero value is the newest minor.
+// Release is the minor that a server emulates, and the oldest minor that it must be compatible with. The zero
+// value is the newest minor.
 type Release struct {
 	minor, minCompatible int
 }
 
-// Of returns the release of a minor that is compatible with the one before, as far as that is known.
+// Of returns the release that emulates a minor and is compatible with the minor before it. No release is
+// compatible with minors before Oldest.
 func Of(minor int) Release {
 	return Release{minor: minor, minCompatible: max(minor-1, Oldest)}
 }
@@ -43,7 +45,7 @@ func (r Release) MinCompatible() int {
 	return r.minCompatible
 }
 
-// Emulates reports whether the release is not that of the program.
+// Emulates reports whether the release emulates a minor that is not the newest.
 func (r Release) Emulates() bool { return r.Minor() != Newest }
 
 // String returns the emulated version as MAJOR.MINOR.
@@ -106,7 +108,7 @@ func parseFlag(list string) (int, error) {
 		}
 		if v.Major() == 1 {
 			minor = int(v.Minor())
-		} else { // no version of this program
+		} else { // the program has no versions of this major
 			minor = outOfRange
 		}
 	}

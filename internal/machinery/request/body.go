@@ -12,7 +12,7 @@ type Body struct {
 	err     error
 }
 
-// NewBody returns a body of content, whose reader ends with err; nil means io.EOF. The Body owns content.
+// NewBody returns a body of content. Reading it ends with err; nil means io.EOF. The Body owns content.
 func NewBody(content []byte, err error) *Body {
 	b := &Body{content: content, err: err}
 	b.Reset(content)
@@ -37,8 +37,9 @@ func (b *Body) WriteTo(w io.Writer) (int64, error) {
 	return n, err
 }
 
-// Take returns the whole body, and the error with which reading it ended. The caller owns the slice, and is the only one to
-// read the body. The Body does not keep it: a request whose client reads the response slowly would keep it in memory.
+// Take returns the whole body, and the error with which reading it ended. The caller owns the slice. The Body does
+// not keep it, and has no content from then on: otherwise it would stay in memory while a client reads the
+// response slowly.
 func (b *Body) Take() ([]byte, error) {
 	content := b.content
 	b.content = nil

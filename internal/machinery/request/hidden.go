@@ -8,9 +8,9 @@ const (
 	HiddenVersion = "v1alpha1"
 )
 
-// The hidden subresources: each stored object has them, and a GET is their only verb. Discovery shows neither these nor the hidden
-// resources, because they are not part of the API of Kubernetes. A new one is a row in hiddenSubresources, and its function in
-// hiddenVerbs of package rest.
+// The hidden subresources. Each stored object has them, and GET is their only verb. Discovery shows neither them
+// nor the hidden resources, because they are not part of the API of Kubernetes. To add one, add a row to
+// hiddenSubresources and a function to hiddenVerbs in package rest.
 const (
 	SubresourceHistory  = "history"
 	SubresourceBlockers = "blockers"
@@ -19,7 +19,7 @@ const (
 	SubresourceRevert   = "revert"
 )
 
-// The hidden resources. The changes are in discovery if --runtime-config names them.
+// The hidden resources. ResourceChanges is in discovery if --runtime-config names it.
 const (
 	ResourceChanges  = "changes"
 	ResourceUndelete = "undelete"
@@ -28,7 +28,8 @@ const (
 // HiddenSubresource is a subresource that all stored objects have.
 type HiddenSubresource struct {
 	Name string
-	// ShowsObject means that the answer may have the fields of the object. Audit rules for the object are for these answers too.
+	// ShowsObject means that the response may contain fields of the object. Audit rules for the object apply to
+	// it, too.
 	ShowsObject bool
 	// ShowsOthers means that the answer may have other objects too, such as the Secrets in a Namespace.
 	ShowsOthers bool
@@ -55,8 +56,9 @@ func FindHidden(name string) *HiddenSubresource {
 	return nil
 }
 
-// ShowsOthers reports whether the answer may have objects of any resource, whatever resource the request names. An extension API server may
-// have a subresource of the same name: its GET of just that path cannot be told from the hidden one, everything else can.
+// ShowsOthers reports whether the response may contain objects of any resource, whatever resource the request
+// names. It is also true for a GET of a subresource of the same name in an extension API server, because the path
+// is the same.
 func (i *Info) ShowsOthers() bool {
 	if i.Group == HiddenGroup && i.Resource == ResourceUndelete {
 		return true

@@ -29,7 +29,7 @@ func Named(r *http.Request, i *Info) *Info {
 	return &out
 }
 
-// wellFormed reports whether the options of a list that have a syntax can be parsed.
+// wellFormed reports whether the options labelSelector, limit and timeoutSeconds of a list can be parsed.
 func wellFormed(query url.Values) bool {
 	if _, err := beforeAuthorization().labels(query.Get("labelSelector")); err != nil {
 		return false

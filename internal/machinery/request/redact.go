@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// redacted stands for what must not be in logs and audit events.
+// redacted replaces credentials in logs and audit events.
 const redacted = "REDACTED"
 
 // isSecret reports whether the values of a parameter are credentials.

@@ -17,7 +17,7 @@ type User struct {
 	Extra  map[string][]string
 }
 
-// UserInfo returns the user as reviews and audit events have it.
+// UserInfo returns the user in the form that reviews and audit events contain.
 func (u *User) UserInfo() authenticationv1.UserInfo {
 	info := authenticationv1.UserInfo{Username: u.Name, UID: u.UID, Groups: u.Groups}
 	if len(u.Extra) > 0 {
@@ -50,7 +50,7 @@ func (u *User) InGroup(name string) bool {
 
 // Well-known users and groups.
 const (
-	// Server is the name of the server itself, where one is needed.
+	// Server is the user name of the server itself, for requests that it makes.
 	Server               = "system:apiserver"
 	Anonymous            = "system:anonymous"
 	GroupUnauthenticated = "system:unauthenticated"
@@ -66,8 +66,8 @@ type Info struct {
 	// deletecollection) of a resource request, the lower-case method otherwise.
 	Verb string
 
-	// Resource is empty for a request that is not about a resource (or about one
-	// with an empty name, which there is not).
+	// Resource is empty if the request is not about a resource, or if the path has an
+	// empty name where the resource should be; see AsksResource.
 	Resource    string
 	Subresource string
 	Group       string
@@ -85,15 +85,17 @@ type Info struct {
 	// Rest is the part of the path after the subresource ("a/b" in pods/x/proxy/a/b).
 	Rest string
 
-	// AuditID and UserAgent are those of the headers. Impersonator is the name of the user who acts in the name of UserFrom.
+	// AuditID and UserAgent are taken from the headers. Impersonator is the name of the authenticated user if the
+	// request impersonates another user, who is the result of UserFrom.
 	AuditID, UserAgent, Impersonator string
 
 	// Tracker collects data for the metrics of the request. It is nil for requests that are not counted, such as those
 	// that the server sends to itself.
 	Tracker *Tracker
-	// Warnings collects the warnings for the client; see Warn. It is nil in the same requests.
+	// Warnings collects the warnings for the client; see Warn. It is nil where Tracker is nil.
 	Warnings *Warnings
-	// Response is set by the filter that limits the requests in flight; see ResponseFrom. It is nil in the same requests.
+	// Response is set by the filter that limits the requests in flight; see ResponseFrom. It is nil where Tracker
+	// is nil.
 	Response Response
 	// Body is the body, if it was read before the request is handled; otherwise nil.
 	Body *Body
@@ -102,8 +104,8 @@ type Info struct {
 // IsResource reports whether the request is about a resource.
 func (i *Info) IsResource() bool { return i.Resource != "" || i.AsksResource }
 
-// BelowVersion reports whether the path goes on after the version of an API group, so that it
-// is not one of discovery.
+// BelowVersion reports whether the path has more segments after the version of an API group.
+// If it has none, it is a path of discovery.
 func (i *Info) BelowVersion() bool { return i.AsksResource || i.VerbInPath }
 
 // Undetermined reports whether the path contains a verb but no resource. Such a request cannot be authorized.
@@ -168,14 +170,14 @@ func ParseInfo(r *http.Request) *Info {
 	return info
 }
 
-// asksOfNamespace reports whether a request asks for a hidden subresource of a namespace. The core group has no resources of these
-// names; other groups may have them.
+// asksOfNamespace reports whether a request is for a hidden subresource of a namespace, such as
+// /api/v1/namespaces/a/history. The core group has no resources of these names; other groups may have them.
 func asksOfNamespace(r *http.Request, info *Info, parts []string) bool {
 	return r.Method == http.MethodGet && info.Group == "" && !info.VerbInPath && len(parts) == 3 && FindHidden(parts[2]) != nil
 }
 
-// verbOf returns the API verb of a method, taken for one of a named object; "" for
-// methods that resources do not have.
+// verbOf returns the API verb of a method for a named object, for example get and not list for
+// GET. It returns "" for methods that resources do not have.
 func verbOf(method string) string {
 	switch method {
 	case http.MethodPost:
@@ -255,16 +257,17 @@ func ReasonFrom(ctx context.Context) string {
 	return reason
 }
 
-// own is what a part of the server does without a request.
+// own is the verb and subresource of a change that a part of the server makes without a request.
 type own struct{ verb, subresource string }
 
-// WithVerb returns ctx with what a part of the server does, for the history of objects: the verb and the subresource that a request for
-// it would have.
+// WithVerb returns ctx with the verb and the subresource of a change that a part of the server makes itself, as a
+// request for the change would have them. They are for the history of objects.
 func WithVerb(ctx context.Context, verb, subresource string) context.Context {
 	return context.WithValue(ctx, ownKey, own{verb, subresource})
 }
 
-// VerbFrom returns the verb and the subresource of the request, or of what a part of the server does; "" if neither is known.
+// VerbFrom returns the verb and the subresource of the request in ctx, or those of WithVerb if there is no
+// request. They are "" if there are none.
 func VerbFrom(ctx context.Context) (verb, subresource string) {
 	if i := InfoFrom(ctx); i != nil {
 		return i.Verb, i.Subresource
@@ -278,7 +281,7 @@ func WithInfo(ctx context.Context, i *Info) context.Context {
 	return context.WithValue(ctx, infoKey, i)
 }
 
-// InfoFrom returns the Info of the request. Every handler behind the chain has one.
+// InfoFrom returns the Info of the request. Every handler behind the filter chain has one.
 func InfoFrom(ctx context.Context) *Info {
 	i, _ := ctx.Value(infoKey).(*Info)
 	return i

@@ -2,8 +2,8 @@ package request
 
 import "context"
 
-// Response is how handlers report the memory that a request takes: of its response, which its client may read slowly or not at all, and of
-// what it is answered by.
+// Response lets handlers report the memory that a request takes: for its response, which a client may read slowly
+// or not at all, and for data that is needed to make the response.
 type Response interface {
 	// Hold counts n bytes of memory until the request ends and returns true. It returns false and counts nothing if that
 	// is more than the user may have.
@@ -40,7 +40,8 @@ const (
 	// FreeMemory is the number of bytes of a response that are not counted, because they are in the buffers of the
 	// connection.
 	FreeMemory = 4 << 10
-	// maxHeld is the most that is counted at a time: a quarter of the limit (package inflight), so that every response can be sent.
+	// maxHeld is the largest number of bytes that one call counts, even for a larger response. It is a quarter of
+	// inflight.ResponseBudget, so that a response of any size can be sent.
 	maxHeld = 32 << 20
 )
 
@@ -50,7 +51,8 @@ func HoldMemory(ctx context.Context, n int) bool {
 	return n <= FreeMemory || ResponseFrom(ctx).Hold(int64(min(n, maxHeld)))
 }
 
-// ChargeMemory is HoldMemory for a write, which has happened: its response is not refused.
+// ChargeMemory is HoldMemory for the response to a write. The write has happened, so the response is never
+// refused.
 func ChargeMemory(ctx context.Context, n int) {
 	if n > FreeMemory {
 		ResponseFrom(ctx).Charge(int64(min(n, maxHeld)))

@@ -10,8 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// The text of selectors is parsed here and nowhere else in the server, so that no new way in is without a limit: internal/lint knows who
-// calls the parsers of apimachinery. Parsing takes about three microseconds a term, and each object of a list is compared with each term.
+// Only this file parses the text of selectors, so that every selector has limits. A test in internal/lint checks
+// that no other file calls the parsers of apimachinery. Parsing takes about three microseconds a term, and each
+// object of a list is compared with each term.
 
 // selectorLimits bound the selectors that are parsed.
 type selectorLimits struct {
@@ -30,8 +31,9 @@ func beforeAuthorization() selectorLimits { return selectorLimits{bytes: 16 << 1
 // ErrSelectorMemory means that the selectors of a user's requests take so much memory that no more are parsed. The request is answered 429.
 var ErrSelectorMemory = errors.New("the selectors of the requests of this user take too much memory")
 
-// ServedLabels parses the label selector of a request that is served. An error is one of the text, of the limits, or ErrSelectorMemory:
-// what a long selector takes is counted for the user until the request ends, and before it is parsed.
+// ServedLabels parses the label selector of a request that is served. It fails if the text is not a selector, if
+// it exceeds the limits, or with ErrSelectorMemory. The memory of a long selector is counted for the user, before
+// the selector is parsed and until the request ends.
 func ServedLabels(ctx context.Context, text string) (labels.Selector, error) {
 	return parseServed(ctx, text, selectorLimits.labels)
 }
@@ -47,7 +49,7 @@ func LabelsToAuthorize(text string) (labels.Selector, error) { return servedSele
 // FieldsToAuthorize parses the field selector of a request that is to be authorized.
 func FieldsToAuthorize(text string) (fields.Selector, error) { return servedSelector().fields(text) }
 
-// FieldsBeforeAuthorization parses the field selector of a request that may not be authorized.
+// FieldsBeforeAuthorization parses the field selector of a request whose sender may have no permission.
 func FieldsBeforeAuthorization(text string) (fields.Selector, error) {
 	return beforeAuthorization().fields(text)
 }
@@ -89,7 +91,7 @@ func terms(text string) int { return strings.Count(text, ",") + 1 }
 // termMemory is about how many bytes a parsed term takes in addition to its text.
 const termMemory = 100
 
-// parseServed parses a selector, and counts what it takes until the request ends.
+// parseServed parses a selector, and counts its memory for the user until the request ends.
 func parseServed[S any](ctx context.Context, text string, parse func(selectorLimits, string) (S, error)) (parsed S, err error) {
 	limits := servedSelector()
 	if err := limits.check(text); err != nil {

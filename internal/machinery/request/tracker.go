@@ -90,7 +90,7 @@ func (t *Tracker) AddOutside(d time.Duration) {
 	}
 }
 
-// Outside returns the sum of these times.
+// Outside returns the sum of the times of AddOutside.
 func (t *Tracker) Outside() time.Duration { return time.Duration(t.outside.Load()) }
 
 // SetBody records the size of the body in bytes.

@@ -24,8 +24,9 @@ type Warnings struct {
 	list []string
 }
 
-// Warn adds a warning for the client of the request. It is dropped if the Info of ctx has no Warnings, if there is no Info, and
-// as in kube-apiserver if a header cannot have it: if it has control characters or is not UTF-8.
+// Warn adds a warning for the client of the request. It does nothing if ctx has no Info, or if the Info has no
+// Warnings. As in kube-apiserver, it drops a text that a header cannot contain: one with control characters or
+// invalid UTF-8.
 func Warn(ctx context.Context, text string) {
 	i := InfoFrom(ctx)
 	if i == nil || i.Warnings == nil || text == "" || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
@@ -80,7 +81,7 @@ func shorten(text string, most int) (string, int) {
 	return text, n
 }
 
-// quote escapes what a quoted-string may not have (RFC 7230 section 3.2.6).
+// quote escapes the characters that a quoted-string may not contain (RFC 7230 section 3.2.6).
 func quote(s string) string {
 	var b strings.Builder
 	for _, r := range s {

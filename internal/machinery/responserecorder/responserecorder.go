@@ -27,7 +27,8 @@ type Recorder struct {
 	// internal/gateway/filter/fairness); nil if the request has none. Write and Flush release it while they wait for
 	// the client.
 	Seat Seat
-	// Memory counts the memory that the response takes until the client has read it, Kept what the request takes until it ends.
+	// Memory counts the memory that is needed until the client has read the response. Kept counts the memory that
+	// is needed until the request ends.
 	Memory, Kept fairshare.Account
 	// Started, unless nil, is called with the status just before it is sent.
 	Started func(status int)
@@ -134,7 +135,7 @@ func (r *Recorder) Charge(n int64) { r.Memory.Charge(n) }
 // ReleaseMemory implements request.Response.
 func (r *Recorder) ReleaseMemory() { r.Memory.Release() }
 
-// CountMemory counts memory for an account from now on. Its result ends the count.
+// CountMemory makes Memory and Kept copies of account, so that memory is counted from now on. end releases both.
 func (r *Recorder) CountMemory(account fairshare.Account) (end func()) {
 	r.Memory, r.Kept = account, account
 	return func() {

@@ -12,7 +12,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
 
-// seat notes what is done with it.
+// seat records the names of the methods that are called.
 type seat []string
 
 func (s *seat) Pause()           { *s = append(*s, "pause") }
@@ -69,7 +69,7 @@ func TestRecorder(t *testing.T) {
 	}
 }
 
-// TestStatus compares the status that is recorded: not that of an answer that is not final.
+// TestStatus checks which status is recorded. A status that is not final, such as 103, is not recorded.
 func TestStatus(t *testing.T) {
 	for name, test := range map[string]struct {
 		act  func(*Recorder)

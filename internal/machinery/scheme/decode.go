@@ -206,7 +206,7 @@ func (d Decoder) DecodePatched(doc []byte, strict bool) ([]error, error) {
 	return unmarshalTyped(doc, d.New(), strict)
 }
 
-// yamlErrors returns an error for each duplicate key of a YAML document.
+// yamlErrors returns an error if a YAML document has duplicate keys.
 func yamlErrors(body []byte) []error {
 	if _, err := yaml.YAMLToJSONStrict(body); err != nil {
 		return []error{err}

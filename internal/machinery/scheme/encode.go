@@ -46,13 +46,15 @@ func EncodeItem(obj runtime.Object) ([]byte, error) {
 	return Marshal(obj)
 }
 
-// AppendItemOfProto appends what EncodeItem makes of the object that DecodeProto reads from raw into a new struct of the type t. It
-// does so without an object in between. ok is false, and nothing is appended, if it cannot.
+// AppendItemOfProto appends the JSON of an object whose protobuf message is raw and whose struct type is t. The
+// result is the same as that of DecodeProto and EncodeItem, but no struct is made. If that is not possible, ok is
+// false and nothing is appended.
 func AppendItemOfProto(b, raw []byte, t reflect.Type) (_ []byte, ok bool) {
 	return structjson.AppendMessage(b, raw, t)
 }
 
-// ItemOfProto is AppendItemOfProto for a result that is kept.
+// ItemOfProto returns the result of AppendItemOfProto in a slice without unused capacity, so that it can be
+// cached.
 func ItemOfProto(raw []byte, t reflect.Type) (item []byte, ok bool) {
 	item, _ = encoded(func(b []byte) ([]byte, error) {
 		b, ok = AppendItemOfProto(b, raw, t)
@@ -61,8 +63,8 @@ func ItemOfProto(raw []byte, t reflect.Type) (item []byte, ok bool) {
 	return item, ok
 }
 
-// AppendStoredItem appends obj as EncodeItem encodes it, but as it will be read from the store: as if obj had been
-// encoded as protobuf and decoded again. It does not change obj.
+// AppendStoredItem appends the JSON that EncodeItem will return for obj after obj was stored and read again, that
+// is, encoded as protobuf and decoded. It does not change obj.
 func AppendStoredItem(b []byte, obj runtime.Object) ([]byte, error) {
 	return structjson.AppendStored(b, obj)
 }

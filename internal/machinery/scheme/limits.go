@@ -17,7 +17,7 @@ const (
 	MaxBytes = 3 << 20
 )
 
-// errDepth has the text of the JSON decoder's error, whose own limit is ten times as high.
+// errDepth has the text of the error of the JSON decoder. The limit of that decoder is ten times as high.
 var errDepth = errors.New("exceeded max depth")
 
 // errExpanded is returned for a YAML document that is small only because it uses aliases many

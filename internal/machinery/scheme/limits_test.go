@@ -21,8 +21,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
 )
 
-// TestQuantitiesOnEveryWay has costly quantities where a check of the text alone, or of the
-// result alone, does not see them.
+// TestQuantitiesOnEveryWay has costly quantities that a check of only the text, or of only the
+// decoded result, would not find.
 func TestQuantitiesOnEveryWay(t *testing.T) {
 	const costly = "1e-999999999"
 	escaped := strings.Replace(costly, "9", `\u0039`, 6)
@@ -78,8 +78,8 @@ func nestedMessage(number protowire.Number, times int) []byte {
 	return b[at:]
 }
 
-// TestProtobufIsChecked decodes messages with raw JSON that is none, text that is not UTF-8,
-// a costly quantity, and messages nested so deeply that decoders overflow the stack.
+// TestProtobufIsChecked decodes messages with raw JSON that is not valid, text that is not UTF-8,
+// a costly quantity, and messages nested so deeply that decoders would overflow the stack.
 func TestProtobufIsChecked(t *testing.T) {
 	revision := decoderOf(appsv1.SchemeGroupVersion.WithKind("ControllerRevision"),
 		func() kruntime.Object { return &appsv1.ControllerRevision{} })
@@ -131,7 +131,7 @@ func TestProtobufIsChecked(t *testing.T) {
 	}
 }
 
-// TestDepthOfDocuments holds the depth of JSON and YAML against the limit.
+// TestDepthOfDocuments checks that JSON and YAML documents that are nested deeper than MaxDepth are refused.
 func TestDepthOfDocuments(t *testing.T) {
 	tree := scheme.Decoder{GVK: schema.GroupVersionKind{Group: "g", Version: "v", Kind: "K"}, Tree: true,
 		New: func() kruntime.Object { return &unstructured.Unstructured{} }}

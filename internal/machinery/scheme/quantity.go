@@ -11,9 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Parsing a quantity takes time and memory in proportion to its number of digits, written out
-// without exponent: 1e-2000000000 would take hours, three million digits half a minute. So
-// quantities with more than a thousand digits are refused before they are parsed.
+// Parsing a quantity takes time and memory in proportion to its number of digits, written out without exponent:
+// 1e-2000000000 would take hours, three million digits half a minute. So texts of more than mostDigits bytes, and
+// exponents of more than mostExponentDigits digits, are refused before they are parsed.
 const (
 	mostExponentDigits = 3
 	mostDigits         = 1 << 15

@@ -95,7 +95,7 @@ func TestDecodeKinds(t *testing.T) {
 	}
 }
 
-// bodyOf encodes a ConfigMap that says it is something.
+// bodyOf encodes a ConfigMap whose body has the given apiVersion and kind.
 func bodyOf(t *testing.T, m scheme.Media, apiVersion, kind string) []byte {
 	t.Helper()
 	obj := &corev1.ConfigMap{Data: map[string]string{"k": "v"}}
@@ -125,7 +125,7 @@ func bodyOf(t *testing.T, m scheme.Media, apiVersion, kind string) []byte {
 	return body
 }
 
-// TestDecodeAlso: kinds with the same fields are as welcome, in each encoding.
+// TestDecodeAlso checks that a body may have a kind of Decoder.Also, in each encoding.
 func TestDecodeAlso(t *testing.T) {
 	d := scheme.Decoder{
 		GVK: policyv1.SchemeGroupVersion.WithKind("Eviction"), Internal: "policy.Eviction",
@@ -220,8 +220,8 @@ func TestDecodeUnreadable(t *testing.T) {
 	}
 }
 
-// TestDecodeStrict: unknown and duplicate fields are told, once each and in order,
-// and the object is there all the same.
+// TestDecodeStrict checks that unknown and duplicate fields are reported once each and in
+// order, and that the object is decoded nevertheless.
 func TestDecodeStrict(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -322,7 +322,7 @@ func TestDecodeHostile(t *testing.T) {
 	}
 }
 
-// aliasBomb is YAML of levels lists, each of width aliases to the one before.
+// aliasBomb returns YAML with levels lists. Each list consists of width aliases of the list before it.
 func aliasBomb(levels, width int) string {
 	var b strings.Builder
 	b.WriteString("a0: &a0 [lol]\n")
@@ -332,8 +332,8 @@ func aliasBomb(levels, width int) string {
 	return b.String()
 }
 
-// TestDecodeQuantities (row 23): a quantity that would take for ever to read is
-// refused before it is read, in every encoding and place; text like it is not.
+// TestDecodeQuantities (row 23) checks that a quantity that would take very long to parse is refused before it is
+// parsed, in every encoding and place. The same text is accepted in other fields.
 func TestDecodeQuantities(t *testing.T) {
 	digits := strings.Repeat("9", 1<<17)
 	for _, c := range []struct {
@@ -356,7 +356,7 @@ func TestDecodeQuantities(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			document := fmt.Sprintf(`{"metadata":{"name":"a"},"spec":{"containers":[{"resources":{"limits":{"cpu":"%s"}}}]}}`,
 				c.quantity)
-			// The message of a container's limits, by hand: the types would read it.
+			// The message of a container's limits is made by hand, because the Go types would parse the quantity.
 			raw := protoField(2,
 				protoField(2,
 					protoField(8,
@@ -391,7 +391,7 @@ func TestDecodeQuantities(t *testing.T) {
 			if err := scheme.CheckQuantities(&corev1.Pod{}, values); (err != nil) != c.refuse {
 				t.Errorf("values: %.200v", err)
 			}
-			// The same as text, beside a quantity that is one.
+			// The same text in an annotation is accepted, beside a valid quantity.
 			innocent := strings.Replace(document, c.quantity, "1", 1)
 			innocent = strings.Replace(innocent, `"name":"a"`,
 				fmt.Sprintf(`"name":"a","annotations":{"%.100s":"%s"}`, c.quantity, c.quantity), 1)
@@ -455,8 +455,8 @@ var kinds = map[schema.GroupVersionKind]func() scheme.Object{
 	appsv1.SchemeGroupVersion.WithKind("Deployment"): func() scheme.Object { return &appsv1.Deployment{} },
 }
 
-// TestRoundTrips: every encoding of random objects reads back as the object, and
-// is, to the byte, what the published serializers make.
+// TestRoundTrips checks that every encoding of a random object has the same bytes as that of
+// the published serializers, and is decoded to an equal object.
 func TestRoundTrips(t *testing.T) {
 	codecs := serializer.NewCodecFactory(kruntime.NewScheme())
 	types := kruntime.NewScheme()
@@ -567,8 +567,8 @@ func TestNoProtobuf(t *testing.T) {
 	}
 }
 
-// TestKnown holds the list against the published types: a kind that a later
-// version of the modules adds must be added to it (go generate ./scheme).
+// TestKnown checks that the list has all published types. If a later version of the modules
+// adds a kind, add it to the list (go generate ./internal/machinery/scheme).
 func TestKnown(t *testing.T) {
 	published := clientscheme.Scheme.AllKnownTypes()
 	for gvk := range published {

@@ -2,12 +2,12 @@ package scheme
 
 import "math"
 
-// EqualTrees reports whether two trees of JSON are equal. Numbers of different Go types are different: the integer 1 and
-// the float 1.0. So does kube-apiserver compare the values of custom resources.
+// EqualTrees reports whether two trees of JSON are equal. Numbers of different Go types are different: the integer
+// 1 and the float 1.0. kube-apiserver compares the values of custom resources in this way.
 func EqualTrees(a, b any) bool { return equalTrees(a, b, false) }
 
-// EqualTreeValues is like EqualTrees, but compares numbers by value: the integer 1 and the float 1.0 are equal. So does
-// kube-apiserver compare the fields of managedFields.
+// EqualTreeValues is like EqualTrees, but compares numbers by value: the integer 1 and the float 1.0 are equal.
+// kube-apiserver compares the fields of managedFields in this way.
 func EqualTreeValues(a, b any) bool { return equalTrees(a, b, true) }
 
 func equalTrees(a, b any, byValue bool) bool {

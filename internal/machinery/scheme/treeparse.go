@@ -30,8 +30,8 @@ var treeParsers = sync.Pool{New: func() any { return new(treeParser) }}
 type treeParser struct {
 	text string
 	at   int
-	// members and items are the members and elements of the objects and lists that are not yet
-	// complete. A map is made when its size is known.
+	// members has the members of the objects, and items the elements of the lists, that are not
+	// yet complete. A map is made when its size is known.
 	members []treeMember
 	items   []any
 }

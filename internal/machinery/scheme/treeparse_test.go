@@ -42,7 +42,7 @@ func TestParseTree(t *testing.T) {
 	for _, doc := range treeDocuments {
 		sameTree(t, []byte(doc))
 	}
-	// These are what it is for.
+	// ParseTree must decode these common documents itself.
 	for _, doc := range treeDocuments[:3] {
 		if _, ok := ParseTree([]byte(doc)); !ok {
 			t.Errorf("%q was not taken", doc)

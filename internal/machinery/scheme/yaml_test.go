@@ -31,7 +31,7 @@ func TestJSONToYAMLKeepsCharacters(t *testing.T) {
 		if err := json.Unmarshal(back, &got); err != nil || got["text"] != want["text"] || got["member "+string(c)] != "x" {
 			t.Errorf("U+%04X: %q becomes %q (%v)", c, doc, back, err)
 		}
-		if c == 0x3000 { // planes of letters
+		if c == 0x3000 { // the characters up to U+D7F0 are letters and are skipped
 			c = 0xd7f0
 		}
 	}

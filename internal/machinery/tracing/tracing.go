@@ -28,7 +28,7 @@ const retireDelay = time.Minute
 // import the SDK, because almost every package imports this one.
 type Provider interface {
 	trace.TracerProvider
-	// Shutdown sends the spans that have not been sent yet. It waits until ctx ends at most.
+	// Shutdown sends the spans that have not been sent yet. It waits at most until ctx ends.
 	Shutdown(ctx context.Context) error
 }
 
@@ -49,8 +49,8 @@ func New(p Provider) *Tracer {
 
 func (t *Tracer) provider() Provider { return *t.current.Load() }
 
-// Use has t begin the spans of requests as other does, and owns what other uses: other must not be stopped. Spans that began
-// before are sent as before if they end within a minute.
+// Use makes t use the provider of other for requests that begin from now on. t owns this provider then, so other
+// must not be stopped. Spans that began before are still sent by the old provider if they end within a minute.
 func (t *Tracer) Use(other *Tracer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -71,8 +71,8 @@ func (t *Tracer) retire(p Provider) {
 	}
 }
 
-// Stop sends the spans that have not been sent yet, and ends the connection to the collector. It waits until ctx ends at
-// most.
+// Stop sends the spans that have not been sent yet, and ends the connection to the collector. It waits at most
+// until ctx ends.
 func (t *Tracer) Stop(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -101,11 +101,11 @@ func (t *Tracer) Start(ctx context.Context, name string, options ...trace.SpanSt
 	return ctx, Span{span}
 }
 
-// enclosing is the key of the span in which StartAround began another one.
+// enclosing is the context key of the outer span while a span of StartAround is open.
 type enclosing struct{}
 
-// StartAround is Start for work that ends with a call of EndAround, before other work with a context derived from it goes
-// on.
+// StartAround is Start for a span that does not cover all later work with the returned context. EndAround ends the
+// span, and later work uses the context that EndAround returns.
 func (t *Tracer) StartAround(ctx context.Context, name string) (context.Context, Span) {
 	outer := trace.SpanFromContext(ctx)
 	ctx, span := t.Start(ctx, name)
@@ -115,8 +115,8 @@ func (t *Tracer) StartAround(ctx context.Context, name string) (context.Context,
 	return ctx, span
 }
 
-// EndAround ends the span of ctx, and returns a context with the span around it. Without one it keeps the ended span, so
-// that what follows belongs to the same trace.
+// EndAround ends the span of ctx, and returns a context with the outer span, in which StartAround began it.
+// Without an outer span it returns ctx with the ended span, so that later spans belong to the same trace.
 func EndAround(ctx context.Context) context.Context {
 	FromContext(ctx).End()
 	if outer, ok := ctx.Value(enclosing{}).(trace.Span); ok {
@@ -193,7 +193,7 @@ func (s Span) Fail(err error) {
 	}
 }
 
-// FailStatus records that the response has a status of a failed server, with an empty text.
+// FailStatus marks the span as failed, without a text, because the response has a status of a server error.
 func (s Span) FailStatus() {
 	if s.span != nil {
 		s.span.SetStatus(codes.Error, "")

@@ -14,8 +14,8 @@ import (
 // with the race detector needs.
 const Limit = time.Minute
 
-// The pause between two looks grows from the first to the last: most effects come within milliseconds, and the looks at
-// one that takes seconds are often requests, which should not slow it down.
+// The pause between two looks grows from firstPause to lastPause: most effects come within milliseconds. A look is
+// often a request, and too many requests would slow down an effect that takes seconds.
 const (
 	firstPause = time.Millisecond
 	lastPause  = 20 * time.Millisecond
@@ -27,7 +27,8 @@ func Until(t testing.TB, what string, holds func() bool) {
 	Seen(t, what, func() (bool, string) { return holds(), "it did not happen" })
 }
 
-// Seen waits until look returns true. A failure has the text of the last look, which says what there was instead.
+// Seen waits until look returns true. The message of a failure contains the text seen of the last look, which
+// should say what was there instead.
 func Seen(t testing.TB, what string, look func() (ok bool, seen string)) {
 	t.Helper()
 	SeenWithin(t, Limit, what, look)
@@ -70,7 +71,7 @@ func NoError(t testing.TB, what string, try func() error) {
 	Value(t, what, func() (struct{}, error) { return struct{}{}, try() })
 }
 
-// Receive waits for a value of a channel, or for its end, and returns what was received.
+// Receive waits for a value of a channel, or until the channel is closed, and returns what was received.
 func Receive[T any](t testing.TB, what string, from <-chan T) T {
 	t.Helper()
 	limit := time.NewTimer(Limit)

@@ -37,7 +37,7 @@ func failure(do func(t testing.TB)) string {
 	return f.text
 }
 
-// TestWaitsEnd checks that each wait ends with the effect, which comes after half of the limit here, and gives its value.
+// TestWaitsEnd checks that each wait ends with the effect, here after half of the limit, and returns its value.
 func TestWaitsEnd(t *testing.T) {
 	for name, do := range map[string]func(t testing.TB, happened func() bool, events <-chan int) int{
 		"Until": func(t testing.TB, happened func() bool, _ <-chan int) int {

@@ -160,7 +160,8 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestAnswersOfManyValues: decoding 16 MiB of short values would take more than 600 MiB.
+// TestAnswersOfManyValues checks the limit of values in a response: decoding 16 MiB of short values would take
+// more than 600 MiB.
 func TestAnswersOfManyValues(t *testing.T) {
 	answer := "[" + strings.Repeat("0,", 99) + "0]"
 	s, ca := serve(t, func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, answer) })
@@ -172,7 +173,8 @@ func TestAnswersOfManyValues(t *testing.T) {
 	}
 }
 
-// TestUnfinishedAnswersAreBounded: what is kept of answers of one webhook that are being read has a limit together.
+// TestUnfinishedAnswersAreBounded checks the limit of the bytes in all incomplete responses of one webhook
+// together.
 func TestUnfinishedAnswersAreBounded(t *testing.T) {
 	var a pendingBodies
 	a.bytes.Store(maxPending - 10)
@@ -187,7 +189,8 @@ func TestUnfinishedAnswersAreBounded(t *testing.T) {
 	}
 }
 
-// TestSwitchedProtocols: the body of a 101 is the connection. Reading it would go on after the time-out of the call.
+// TestSwitchedProtocols checks that the body of a 101 is not read: it is the connection, and reading it would go
+// on after the time-out of the call.
 func TestSwitchedProtocols(t *testing.T) {
 	s, ca := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
@@ -358,8 +361,8 @@ func TestConnectionsAreBounded(t *testing.T) {
 	close(release)
 	mu.Lock()
 	defer mu.Unlock()
-	// A call that was given up closes its connection, which the server notes later
-	// than the next may open one: the bound is that of the client.
+	// A call that times out closes its connection. The next call may open another one before the
+	// server notes that, so the server may count more connections than the client has.
 	if most > 2*MaxConns {
 		t.Errorf("%d connections", most)
 	}
@@ -474,7 +477,7 @@ current-context: x
 	}
 }
 
-// TestCertificateOfKubeconfig shows the certificate that a kubeconfig names in files.
+// TestCertificateOfKubeconfig checks that the client sends the certificate of the files that a kubeconfig names.
 func TestCertificateOfKubeconfig(t *testing.T) {
 	var seen atomic.Value
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -568,7 +571,7 @@ func wait(t *testing.T, ch <-chan struct{}, what string) {
 	}
 }
 
-// TestPoolShowsNewCredentials: clients that are asked for after the change show the other token.
+// TestPoolShowsNewCredentials checks that clients that the pool returns after SetCredentials send the new token.
 func TestPoolShowsNewCredentials(t *testing.T) {
 	var seen atomic.Value
 	s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

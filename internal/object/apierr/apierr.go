@@ -1,6 +1,5 @@
-// Package apierr has the one error type that the registry and the verbs return.
-// It becomes a Status (API conventions, "Response Status Kind") only at the HTTP
-// edge.
+// Package apierr makes the errors that the registry and the verbs return. They become a Status (API conventions,
+// "Response Status Kind") for the client only in the HTTP layer, by the function Status.
 package apierr
 
 import (
@@ -19,9 +18,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// Status returns what err answers to a client. Errors of this package, of
-// k8s.io/apimachinery/pkg/api/errors and of storage have their own answer; any
-// other is an InternalError with err's text.
+// Status returns the Status that a client gets for err. Errors of this package, of
+// k8s.io/apimachinery/pkg/api/errors and of storage have their own Status; any other error
+// becomes an InternalError with its text.
 func Status(err error) *metav1.Status {
 	var s kerrors.APIStatus
 	if errors.As(err, &s) {
@@ -58,17 +57,17 @@ func statusOf(code int32, reason metav1.StatusReason, message string) *metav1.St
 	}
 }
 
-// New returns an error with the given answer.
+// New returns an error whose Status has these fields.
 func New(code int32, reason metav1.StatusReason, message string) error {
 	return &kerrors.StatusError{ErrStatus: *statusOf(code, reason, message)}
 }
 
-// Expired answers a resourceVersion whose history is gone.
+// Expired returns the error for a resourceVersion whose history is gone.
 func Expired(e *storage.CompactedError) error {
 	return kerrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)", e.Revision, e.Compacted))
 }
 
-// TooLargeVersion answers a resourceVersion that has not happened yet.
+// TooLargeVersion returns the error for a resourceVersion that has not been reached yet.
 func TooLargeVersion(asked, current int64) error {
 	const retrySeconds = 1
 	err := kerrors.NewTimeoutError(
@@ -81,32 +80,32 @@ func TooLargeVersion(asked, current int64) error {
 	return err
 }
 
-// PathNotFound answers a path that no resource serves.
+// PathNotFound returns the error for a path that no resource serves.
 func PathNotFound() error {
 	return WithEmptyDetails(
 		New(http.StatusNotFound, metav1.StatusReasonNotFound, "the server could not find the requested resource"),
 	)
 }
 
-// PathMethodNotAllowed answers a method that the path does not have.
+// PathMethodNotAllowed returns the error for a method that is not allowed on a path.
 func PathMethodNotAllowed() error {
 	return WithEmptyDetails(
 		New(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "the server does not allow this method on the requested resource"),
 	)
 }
 
-// NotAcceptable answers an Accept header that the server cannot satisfy.
+// NotAcceptable returns the error for an Accept header that the server cannot satisfy.
 func NotAcceptable(message string) error {
 	return New(http.StatusNotAcceptable, metav1.StatusReasonNotAcceptable, message)
 }
 
-// UnsupportedMediaType answers a body of a type that is not understood.
+// UnsupportedMediaType returns the error for a body of an unknown media type.
 func UnsupportedMediaType(accepted []string) error {
 	return New(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
 		"the body of the request was in an unknown format - accepted media types include: "+strings.Join(accepted, ", "))
 }
 
-// NotFound answers a missing object.
+// NotFound returns the error for a missing object.
 func NotFound(r schema.GroupResource, name string) error { return kerrors.NewNotFound(r, name) }
 
 // TooManyUnread returns the 429 of a user whose responses take too much memory because they are not read.
@@ -131,8 +130,8 @@ func RetryAfterSeconds(s *metav1.Status) string {
 	return ""
 }
 
-// WithEmptyDetails gives the answer an empty details member, which kube-apiserver sends
-// with errors of its router.
+// WithEmptyDetails adds an empty member details to the Status of err, and returns err.
+// kube-apiserver sends it with errors of its router.
 func WithEmptyDetails(err error) error {
 	var s *kerrors.StatusError
 	if errors.As(err, &s) {

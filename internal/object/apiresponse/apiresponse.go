@@ -93,7 +93,7 @@ func timeoutStatus() metav1.Status {
 }
 
 // GatewayTimeout responds 504 with a Status without kind, as plain text, like kube-apiserver.
-// It is called instead of the handler, which sets the audit record itself.
+// It does not change the audit record. A handler that has timed out sets the record itself.
 func GatewayTimeout(w http.ResponseWriter) {
 	status := timeoutStatus()
 	body, err := json.Marshal(status)

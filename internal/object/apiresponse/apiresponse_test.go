@@ -25,8 +25,8 @@ func TestStatusWithControlCharacters(t *testing.T) {
 	}
 }
 
-// TestErrorIsIndented: indented JSON ends without a newline, other JSON with one. A client that accepts nothing of what there is gets it
-// indented.
+// TestErrorIsIndented checks that indented JSON ends without a newline, and other JSON with one. A client that
+// accepts none of the media types gets indented JSON.
 func TestErrorIsIndented(t *testing.T) {
 	for _, c := range []struct{ query, accept, agent, end string }{
 		{"", "", "x", "\"code\":404}\n"},

@@ -45,7 +45,7 @@ func (inc *incremental) applied(w *walk, configuration map[string]any) (*set, bo
 	return w.result(changed).without(inc.reset), !w.failed
 }
 
-// applyNew is Apply where there is no object yet: the object is the configuration.
+// applyNew is Apply for an object that does not exist yet. The new object is the configuration, with defaults.
 func (inc *incremental) applyNew(configuration map[string]any, manager string, now time.Time) (registry.Object, bool) {
 	meta, _ := configuration["metadata"].(map[string]any)
 	if meta["name"] == nil || !inc.accepts(nil, configuration, manager) {
@@ -76,7 +76,7 @@ func (inc *incremental) setDefaults(object registry.Object) {
 	}
 }
 
-// applier is the entry of a manager that applies, without fields.
+// applier returns the entry of a manager that applies, without fields.
 func (inc *incremental) applier(manager string) metav1.ManagedFieldsEntry {
 	if manager == "" {
 		manager = "unknown"
@@ -143,8 +143,8 @@ func (inc *incremental) apply(
 	return object, inc.record(object, owners), nil
 }
 
-// merge merges the configuration into object. mine are the fields that the configuration sets. From the last fields of
-// the manager, it removes those that neither the configuration nor another owner has.
+// merge merges the configuration into object. mine are the fields that the configuration sets, last are those that
+// the manager applied the last time. Fields of last that neither mine nor another owner has are removed.
 func (inc *incremental) merge(
 	m *merge, object registry.Object, configuration map[string]any, mine, last *set, owners []owner,
 ) bool {
@@ -221,7 +221,7 @@ func copyWithoutEntries(tree map[string]any) map[string]any {
 	return out
 }
 
-// ownAll returns an owner of all fields of an object without managedFields.
+// ownAll returns the owner beforeFirstApply of all fields of an object without managedFields.
 func (inc *incremental) ownAll(w *walk, object registry.Object, now time.Time) ([]owner, bool) {
 	if !inc.compare(w, inc.blank, object) {
 		return nil, false
@@ -230,7 +230,7 @@ func (inc *incremental) ownAll(w *walk, object registry.Object, now time.Time) (
 	return inc.changed(nil, modified, removedFields, beforeFirstApply, now)
 }
 
-// position finds the entry of a manager that applies, or adds it.
+// position returns the index of the entry of a manager that applies. It adds the entry if it is missing.
 func (inc *incremental) position(owners []owner, manager string) ([]owner, int) {
 	self := inc.applier(manager)
 	for i := range owners {

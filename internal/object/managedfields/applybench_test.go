@@ -32,8 +32,8 @@ func benchDeployment(t testing.TB) map[string]any {
 	}
 }
 
-// appliedBy is the object after several managers applied to it: the first the whole configuration, each other
-// an annotation.
+// appliedBy returns the object after several managers have applied to it. The first manager applies the whole
+// configuration, each other manager applies an annotation.
 func appliedBy(t testing.TB, m *Manager, configuration map[string]any, managers int) registry.Object {
 	t.Helper()
 	ctx := context.Background()

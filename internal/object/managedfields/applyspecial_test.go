@@ -13,7 +13,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// specialApply is an apply that the random histories hardly ever come to.
+// specialApply is an apply of a kind that hardly ever occurs in the random histories.
 type specialApply struct {
 	name   string
 	kind   testKind
@@ -88,7 +88,7 @@ func specialApplies() []specialApply {
 	}
 }
 
-// TestSpecialApplies holds the two algorithms against each other on chosen applies.
+// TestSpecialApplies compares the results of the two algorithms for chosen applies.
 func TestSpecialApplies(t *testing.T) {
 	for _, c := range specialApplies() {
 		t.Run(c.name, func(t *testing.T) {
@@ -109,7 +109,7 @@ func TestSpecialApplies(t *testing.T) {
 	}
 }
 
-// tree is a document with the kind and the name around its members.
+// tree returns a document with the given members, and the apiVersion, kind and name of a.
 func (a specialApply) tree(t *testing.T, members string) map[string]any {
 	var out map[string]any
 	text := fmt.Sprintf(`{"apiVersion":%q,"kind":%q,%s}`, a.kind.gvk.GroupVersion(), a.kind.gvk.Kind, members)

@@ -36,8 +36,8 @@ type history struct {
 	now  time.Time
 }
 
-// TestApplyTwin holds applies to existing objects by the incremental algorithm against those by the general
-// one: the object with its managedFields to the byte, or that both refuse.
+// TestApplyTwin compares applies to existing objects by the incremental algorithm with those by the general one.
+// Either both results are the same to the byte, with managedFields, or both algorithms refuse the apply.
 func TestApplyTwin(t *testing.T) {
 	histories := 6
 	switch {
@@ -54,7 +54,7 @@ func TestApplyTwin(t *testing.T) {
 					filler: filler{rand.New(rand.NewSource(int64(seed)))}, subject: s, sent: map[string]map[string]any{}, now: testNow,
 				}
 				h.live = h.object()
-				// Nothing can be applied to an object with a value of another type than its schema has: few histories begin with one.
+				// Every apply to an object with a value of the wrong type fails, so few histories begin with one.
 				for try := 0; seed%4 != 0 && !h.typed() && try < 100; try++ {
 					h.live = h.object()
 				}
@@ -67,11 +67,11 @@ func TestApplyTwin(t *testing.T) {
 				}
 			}
 			t.Log(counted)
-			// The data of a ControllerRevision is JSON in a field of a type of its own: not incremental.
+			// The data of a ControllerRevision is a RawExtension: the incremental algorithm does not support it.
 			if s.kind.gvk.Kind == "ControllerRevision" {
 				return
 			}
-			// A short test has a few applies of each kind, whose share says little.
+			// A short test has too few applies of each kind for a meaningful share.
 			few := counted["done"] < 40
 			if counted["incremental"] == 0 || !few && counted["incremental"]*4 < counted["done"] {
 				t.Errorf("only %d of %d applies were incremental", counted["incremental"], counted["done"])
@@ -86,8 +86,8 @@ type subject struct {
 	kind   testKind
 	m      *Manager
 	random func(f filler) registry.Object
-	// other manages what is beside m: the status where that is of the object, and the other way round; nil
-	// where there is none.
+	// other is the Manager of the rest of the object: of the status if m is the Manager of the object itself, and
+	// of the object itself if m is that of the status. It is nil if the kind has no status.
 	other *Manager
 	// times multiplies the number of histories.
 	times int
@@ -95,7 +95,7 @@ type subject struct {
 
 func (h *history) object() registry.Object { return known(h.random(h.filler)) }
 
-// typed says whether the schema has the types of all values of the object.
+// typed reports whether all values of the object have the types of the schema.
 func (h *history) typed() bool {
 	gvk := h.kind.gvk
 	nothing := map[string]any{"apiVersion": gvk.GroupVersion().String(), "kind": gvk.Kind, "metadata": map[string]any{}}
@@ -120,7 +120,8 @@ func applySubjects(t *testing.T) []subject {
 	return append(append(out, customSubjects(t)...), specialSubjects(t)...)
 }
 
-// customSubjects are a custom resource, its status, and one whose few fields meet one another often.
+// customSubjects returns a custom resource, its status, and objects with so few fields that managers often share
+// a field.
 func customSubjects(t *testing.T) []subject {
 	custom := customResource()
 	status := custom
@@ -144,7 +145,7 @@ func customSubjects(t *testing.T) []subject {
 	}
 }
 
-// specialSubjects are a kind of two versions, by each, and one with defaults.
+// specialSubjects returns a kind with two versions, once for each version, and a kind with defaults.
 func specialSubjects(t *testing.T) []subject {
 	one := kindOf[autoscalingv1.HorizontalPodAutoscaler]("autoscaling", "v1", "HorizontalPodAutoscaler")
 	two := kindOf[autoscalingv2.HorizontalPodAutoscaler]("autoscaling", "v2", "HorizontalPodAutoscaler")
@@ -224,7 +225,7 @@ func (h *history) step(t *testing.T, counted map[string]int, where string) {
 	}
 }
 
-// known removes the fields from a tree that its schema does not know: nothing can be applied to it otherwise.
+// known removes the fields that the schema does not have from a tree, because any apply to such a tree would fail.
 func known(object registry.Object) registry.Object {
 	if tree, ok := object.(*unstructured.Unstructured); ok {
 		forget(tree.Object)
@@ -246,7 +247,7 @@ func forget(v any) {
 	}
 }
 
-// store makes the object what is read after it was stored.
+// store replaces the object by the object that is read after it was stored.
 func (h *history) store(t *testing.T) {
 	h.live.SetUID("u")
 	h.live.GetObjectKind().SetGroupVersionKind(h.kind.gvk)
@@ -264,7 +265,8 @@ func (h *history) store(t *testing.T) {
 	}
 }
 
-// refusal shows the status of an error. The general algorithm lists the causes in no order.
+// refusal returns the Status of an error as text. It sorts the causes, because the general algorithm lists them in
+// no particular order.
 func refusal(err error) string {
 	var status kerrors.APIStatus
 	if !errors.As(err, &status) {
@@ -379,7 +381,7 @@ func (h *history) part(t *testing.T) map[string]any {
 	return out
 }
 
-// thin removes one of n members of maps and items of lists; never what could be a key.
+// thin removes about one in n members of maps and items of lists. It never removes a member that could be a key.
 func (f filler) thin(v any, n int) any {
 	switch v := v.(type) {
 	case map[string]any:

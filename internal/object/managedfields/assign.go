@@ -13,8 +13,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 )
 
-// assign sets v to the decoded JSON c, as runtime.DefaultUnstructuredConverter does. The merge fails if that would
-// return an error.
+// assign sets v to the decoded JSON c, as runtime.DefaultUnstructuredConverter does. The merge fails if the
+// converter would return an error.
 func (m *merge) assign(g *goType, v reflect.Value, c any) {
 	switch {
 	case m.failed:

@@ -180,8 +180,8 @@ func BenchmarkApplyNewConfigMap(b *testing.B) {
 	})
 }
 
-// BenchmarkWalk compares two Pods of which a container has another image: as Go values, as trees, and as Go values that are
-// converted to trees first.
+// BenchmarkWalk compares two Pods that differ in the image of a container: as Go values, as trees, and as Go
+// values that are converted to trees first.
 func BenchmarkWalk(b *testing.B) {
 	f := named("Pod", "").manager(b).incremental
 	f.prepare()

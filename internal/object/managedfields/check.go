@@ -5,11 +5,10 @@ import (
 	"slices"
 )
 
-// The general algorithm refuses some objects (an item of a list has no key), and rewrites some values wherever they
-// stand (JSON in a field of a type of its own). An apply has to find such values, which are not in the configuration.
-// Plans know where they can be, so that check looks at little: most types have none.
-
-// mark finds out which plans need a check of their values.
+// mark finds out which plans need a check of their values. The general algorithm refuses some objects (for example if
+// an item of a list has no key). It also rewrites some values in any part of the object (such as JSON in a
+// RawExtension). So an apply has to find such values outside of the configuration, too. Plans know where they can be.
+// Most types have none, so check looks at few values.
 func (p *planner) mark() {
 	for _, one := range p.made {
 		one.mayOmitKeys = one.mode == keyedMode && one.canOmitKeys()
@@ -29,7 +28,8 @@ func (p *planner) mark() {
 	}
 }
 
-// findNeedsCheck reports whether values of a plan may need a check, by what is known of other plans so far.
+// findNeedsCheck reports whether values of a plan may need a check. It uses the marks that other plans have so
+// far.
 func (p *plan) findNeedsCheck() bool {
 	switch p.mode {
 	case leafMode:
@@ -42,7 +42,8 @@ func (p *plan) findNeedsCheck() bool {
 	return p.mayOmitKeys || p.element != nil && p.element.needsCheck
 }
 
-// findNeedsCheck reports whether values of a field may need a check, by what is known of the field's plan so far.
+// findNeedsCheck reports whether values of a field may need a check. It uses the mark that the field's plan has so
+// far.
 func (f *planField) findNeedsCheck() bool {
 	return f.plan == nil || f.plan.needsCheck || f.mayShowEmpty()
 }
@@ -159,9 +160,9 @@ func (m *merge) checkFields(p *plan, v reflect.Value) {
 	}
 }
 
-// leafHoldsSpecial reports whether v, a value that is owned as one, holds a value that the general algorithm may refuse
-// or change: leafNeedsCheck for the values that are there. In the status of most Pods there is none, though its type
-// has room for some.
+// leafHoldsSpecial reports whether v, a value that is owned as one, contains a value that the general algorithm
+// may refuse or change. leafNeedsCheck only says whether the type allows such values: the type of the status of a
+// Pod does, but most Pods have none.
 func leafHoldsSpecial(g *goType, s *shape, v reflect.Value) bool {
 	if isNil(v) {
 		return false

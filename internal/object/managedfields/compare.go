@@ -18,7 +18,7 @@ type walk struct {
 	failed bool
 	// reset are the fields of the root that are skipped; nil if there are none.
 	reset *set
-	// unique makes the walk fail on two items of one key also in lists that are owned as one.
+	// unique makes the walk fail on two items with the same key in any list, also in one that is owned as a whole.
 	unique bool
 	// emptyList means that the walk has found an empty list that is merged by items. It is not a field by itself, so
 	// the general algorithm has to remove fields around it.
@@ -29,7 +29,7 @@ type walk struct {
 	taping bool
 	// depth is the number of steps from the root to where the walk is.
 	depth int
-	// names, items and parts are memory for the lists and maps that the walk is in.
+	// names, items and parts are buffers for the lists and maps that the walk is in.
 	names []string
 	items []keyed
 	parts []part
@@ -67,7 +67,7 @@ func reuse[T any](s []T) []T {
 	return s[:0]
 }
 
-// result returns one of the recorded sets, by the constants changed and removed.
+// result returns one of the two recorded sets; which is the constant changed or removed.
 func (w *walk) result(which int) *set { return w.frames[0].sets[which] }
 
 func (w *walk) push(s step) {
@@ -97,7 +97,7 @@ func (w *walk) pop() {
 	w.frames = w.frames[:len(w.frames)-1]
 }
 
-// add records the path where the walk is in one of the sets.
+// add adds the current path of the walk to one of the two sets.
 func (w *walk) add(which int) {
 	if w.taping {
 		w.tape = append(w.tape, tapeAdd+byte(which))
@@ -137,7 +137,7 @@ func (w *walk) presence(hasLeft, hasRight bool) {
 	}
 }
 
-// values compares two values by a plan; one that is not valid is absent.
+// values compares two values by a plan. An invalid reflect.Value stands for an absent value.
 func (w *walk) values(p *plan, l, r reflect.Value) {
 	if w.failed {
 		return
@@ -187,7 +187,7 @@ func (w *walk) leaf(p *plan, l, r reflect.Value) {
 func (w *walk) structs(p *plan, l, r reflect.Value) {
 	hasL, hasR := l.IsValid() && !isNil(l), r.IsValid() && !isNil(r)
 	visited := false
-	// Most fields are omitted on both sides, which the memory of the structs shows.
+	// Most fields are omitted on both sides. Then their memory in both structs is zero, which is checked first.
 	var atL, atR unsafe.Pointer
 	known := true
 	if hasL {
@@ -239,13 +239,14 @@ func addressOf(v reflect.Value) (unsafe.Pointer, bool) {
 	return unsafe.Pointer(v.UnsafeAddr()), true
 }
 
-// container records the presence of a map or list whose items were visited.
+// container is around for Go values.
 func (w *walk) container(l, r reflect.Value, visited bool) {
 	w.around(l.IsValid(), r.IsValid(), isNil(l) == isNil(r), visited)
 }
 
-// around records the presence of a map or list. If it has no items on either side, it is compared as one value, so that
-// null and empty differ: sameNull means that both or neither are null.
+// around records a map or list that only one side has. visited means that the items have been compared. Otherwise
+// the map or list is empty on both sides, and null differs from empty. sameNull means that both or none of them
+// are null.
 func (w *walk) around(hasLeft, hasRight, sameNull, visited bool) {
 	switch {
 	case visited || !hasLeft || !hasRight:
@@ -283,7 +284,7 @@ func (w *walk) maps(p *plan, l, r reflect.Value) {
 	w.container(l, r, len(keys) > 0)
 }
 
-// mapValues compares the values of two maps that have keys.
+// mapValues compares the values that two maps have for the given keys.
 func (w *walk) mapValues(p *plan, keys []string, l, r reflect.Value) {
 	n, m := length(l), length(r)
 	if p.element.mode == leafMode && (n == 0 || m == 0) { // the values do not matter
@@ -369,7 +370,8 @@ func sortKeyed(items []keyed) bool {
 	return true
 }
 
-// pairs visits the items of two lists by key. visit gets their places, -1 for the side that does not have the item.
+// pairs visits the items of two lists by key. visit gets the index of the item in each list; -1 if it is not
+// there.
 func (w *walk) pairs(kind stepKind, l, r []keyed, visit func(l, r int)) {
 	if w.failed || !sortKeyed(l) || !sortKeyed(r) {
 		w.failed = true
@@ -418,8 +420,9 @@ func indexed(list reflect.Value, i int) reflect.Value {
 	return list.Index(i)
 }
 
-// keysOf returns the keys of the n items of a list. They are in w.items until the caller shortens it. Their parts stay
-// in the sets that the walk builds, so they are in w.parts only if it writes a tape instead.
+// keysOf returns the keys of the n items of a list. They are a part of w.items, which the caller shortens
+// afterwards. The parts of the keys are in w.parts only if the walk writes a tape; otherwise the sets of the walk
+// keep them.
 func (w *walk) keysOf(p *plan, list reflect.Value, n int) []keyed {
 	w.items = slices.Grow(w.items, n)
 	out := w.items[len(w.items) : len(w.items) : len(w.items)+n]

@@ -13,7 +13,7 @@ type tree struct {
 	here  bool
 }
 
-// convert returns a value that converts itself as a tree.
+// convert returns the tree of a value whose type has its own conversion.
 func (w *walk) convert(g *goType, v reflect.Value) tree {
 	if !v.IsValid() {
 		return tree{}

@@ -16,8 +16,8 @@ type conflict struct {
 	path  string
 }
 
-// conflictsOf returns what an apply that changes the touched fields would take from others than the owner
-// mine, ordered by manager and field.
+// conflictsOf returns the modified fields that other owners than mine have, ordered by manager and field. An apply
+// without force must not take them.
 func conflictsOf(owners []owner, mine int, modified *set) []conflict {
 	order := make([]int, 0, len(owners))
 	for i := range owners {
@@ -35,7 +35,7 @@ func conflictsOf(owners []owner, mine int, modified *set) []conflict {
 	return out
 }
 
-// identifier is the text by which conflicts are ordered: the entry as JSON, without what changes.
+// identifier returns the text by which conflicts are ordered: the fields of the entry that never change, as JSON.
 func identifier(e *metav1.ManagedFieldsEntry) string {
 	head := metav1.ManagedFieldsEntry{Manager: e.Manager, Operation: e.Operation, Subresource: e.Subresource}
 	if e.Operation != metav1.ManagedFieldsOperationApply {
@@ -102,7 +102,7 @@ func (p *part) shown() string {
 	return fmt.Sprintf("%q", p.text)
 }
 
-// conflictError answers 409 with a cause for each conflict.
+// conflictError returns the error 409 with a cause for each conflict.
 func conflictError(conflicts []conflict) error {
 	causes := make([]metav1.StatusCause, len(conflicts))
 	for i, c := range conflicts {
@@ -125,7 +125,7 @@ func conflictError(conflicts []conflict) error {
 	return kerrors.NewApplyConflict(causes, text)
 }
 
-// shownManager is the manager of an entry as conflicts name it.
+// shownManager returns the manager of an entry as the messages of conflicts name it.
 func shownManager(e *metav1.ManagedFieldsEntry) string {
 	text := fmt.Sprintf("%q", e.Manager)
 	if e.Subresource != "" {

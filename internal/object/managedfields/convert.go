@@ -26,8 +26,8 @@ func (c *converter) version(gv schema.GroupVersion) *Version {
 	return nil
 }
 
-// unknown returns the error of a conversion to a version that does not exist, for which the general algorithm drops an entry
-// of managedFields. (It fails with any other error.)
+// unknown returns the error of a conversion to a version that does not exist. With this error, the general
+// algorithm drops the entry of managedFields. With any other error, it fails.
 func (c *converter) unknown(gv schema.GroupVersion) error {
 	return runtime.NewNotRegisteredErrForKind("managedfields", gv.WithKind(c.config.Kind.Kind))
 }
@@ -81,7 +81,8 @@ func (c *converter) kinds(from schema.GroupVersionKind) []schema.GroupVersionKin
 	return out
 }
 
-// typed returns an object as the Go type of a version; it may be a tree.
+// typed converts a tree to the Go type of a version. It returns in itself if in is not a tree, or if the objects
+// of the version are trees.
 func (c *converter) typed(in runtime.Object, v *Version, kind schema.GroupVersionKind) (registry.Object, error) {
 	tree, isTree := in.(*unstructured.Unstructured)
 	object := v.New()

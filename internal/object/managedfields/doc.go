@@ -23,8 +23,8 @@
 //
 //  1. The configuration's field set is f:replicas: that is what app owns from now on (configured.go).
 //  2. The configuration is merged into the object: replicas becomes 5 (merge.go, mergetree.go).
-//  3. What app applied the last time and not now (f:paused) is removed from the object, because no other
-//     manager owns it (prune.go).
+//  3. A field that app applied the last time and does not apply now (f:paused) is removed from the object,
+//     because no other manager owns it (prune.go).
 //  4. The object before and after differ in f:replicas, which was modified, and in f:paused, which was removed.
 //     Other managers lose these: scaler has nothing left. Without force, f:replicas is a conflict with scaler,
 //     which is answered 409, and nothing is changed (apply.go, conflict.go).
@@ -39,35 +39,38 @@
 // and the entry of app has the time of the request. An apply that changes nothing in the object leaves the
 // time, so that nothing is written.
 //
-// The schema of a kind says what a field is. A scalar, and a map or list that is atomic, are owned as one; other
-// maps are owned by member and other lists by item: k:{"name":"web"} is the item with that key, v:"a" the item of
-// a set. Items of two lists are matched by key, and get the order that arrange (merge.go) describes.
+// The schema of a kind defines what one field is. A scalar, an atomic map or an atomic list is one field. In any
+// other map, each member is a field. In any other list, each item is a field: k:{"name":"web"} is the item with
+// this key, v:"a" the item of a set. Items of two lists are matched by key, and get the order that arrange
+// (merge.go) describes.
 //
 // # Two algorithms
 //
 // The general algorithm (general.go) is that of sigs.k8s.io/structured-merge-diff, which kube-apiserver uses. It
 // makes trees of both objects and compares or merges them as a whole, and takes milliseconds for an apply.
 //
-// The incremental algorithm (incremental.go, apply.go) computes the same from the Go values, or the trees, of
-// objects of one version: it follows the schema of the kind, compiled once (shape.go, and plan.go for Go types),
-// and an apply looks only at what the configuration mentions, now or the last time. Whatever it is not sure of it
-// leaves to the general algorithm: managers of other versions, two items of a list with the same key, JSON in
-// fields of types of their own, and whatever has to be refused. Then it returns false and has changed nothing.
+// The incremental algorithm (incremental.go, apply.go) has the same result. It works on the Go values or trees of
+// objects of one version, and follows the schema of the kind, which is compiled once (shape.go, and plan.go for Go
+// types). An apply looks only at fields that the configuration mentions now or mentioned the last time. Some cases
+// are left to the general algorithm: managers of other versions, two items of a list with the same key, JSON in
+// fields of types such as RawExtension, and all requests that have to be refused. Then it returns false and has
+// changed nothing.
 //
-// Go values and trees are walked by functions of their own (compare.go and merge.go, comparetree.go and mergetree.go).
-// What does not depend on the form of a value is common: the path and the sets (walk), the pairs of items (pairs, arrange),
-// containers without items (around, replaces). One walk of both was measured with BenchmarkWalk, which compares two Pods
-// of which the image of a container differs (Go 1.26, two cores of an AMD EPYC):
+// There are separate functions for Go values (compare.go, merge.go) and for trees (comparetree.go, mergetree.go).
+// Some parts are the same for both: the path and the sets (walk), the pairs of items (pairs, arrange), and maps
+// and lists without items (around, replaces). BenchmarkWalk compares two Pods that differ in the image of a
+// container. It measured what a single walk for both would cost (Go 1.26, two cores of an AMD EPYC):
 //
 //	Go values by their plan                     25-50 us     6.5 KB   100 allocations
 //	trees of the same Pods                      25-55 us     6.0 KB    62 allocations
 //	Go values, converted to trees first       240-530 us    69.3 KB   780 allocations
 //	Go values in an interface for both forms       42 us    15.7 KB   386 allocations
 //
-// The last line is the least that an interface costs: each value is boxed, but still walked by its plan. A type parameter
-// instead of the interface would box nothing, but it would leave little to share: a struct is walked by the fields of its
-// plan without looking up a name, a tree by sorted names; a Go value always fits the schema, a tree has to be checked.
+// The last line is the lowest possible cost of an interface: each value is boxed, but still walked by its plan. A
+// type parameter would box nothing, but the two walks have little in common. The walk of a struct follows the
+// fields of its plan and looks up no names; that of a tree sorts names. A Go value always fits the schema; a tree
+// has to be checked.
 //
-// The tests hold one algorithm against the other on random histories of writes (updatetwin_test.go,
-// applytwin_test.go), and both against answers that kube-apiserver gave (recorded_test.go).
+// The tests compare the two algorithms on random histories of writes (updatetwin_test.go, applytwin_test.go), and
+// both with responses of kube-apiserver (recorded_test.go).
 package managedfields

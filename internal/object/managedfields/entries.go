@@ -58,7 +58,7 @@ func detachEntries(object registry.Object) (restore func()) {
 	return func() { meta[managedFields] = sent }
 }
 
-// copyEntries copies the managedFields of from to another object, whose own were detached.
+// copyEntries sets the managedFields of the object to, which has none, to those of the object from.
 func copyEntries(from, to registry.Object) {
 	tree, isTree := from.(*unstructured.Unstructured)
 	if !isTree {
@@ -162,7 +162,7 @@ func (o *owner) setTime(now time.Time) {
 	o.whole = nil
 }
 
-// treeSet decodes the fieldsV1 of a tree. It returns false where the general algorithm has to.
+// treeSet decodes the fieldsV1 of a tree. It returns false if the general algorithm has to decode them.
 func treeSet(fields map[string]any) (*set, bool) {
 	s, _, ok := treeItems(fields, 0)
 	if s == nil {
@@ -226,5 +226,5 @@ func (s *step) text() string {
 	return text
 }
 
-// isNamed reports whether name equals the result of text: other names may mean the same step.
+// isNamed reports whether name is the name that text returns. The same step may also have other names in fieldsV1.
 func (s *step) isNamed(name string) bool { return s.kind == fieldStep || s.text() == name }

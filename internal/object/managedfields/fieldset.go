@@ -27,7 +27,7 @@ type step struct {
 	kind stepKind
 	// name is the name of a field.
 	name string
-	// parts are the key fields of a list item by name, or the one value, without a name, of an item of a set.
+	// parts are the key fields of a list item with their names. An item of a set has one part, without a name.
 	parts []part
 }
 
@@ -209,7 +209,7 @@ func (s *set) difference(t *set) *set {
 	return out
 }
 
-// union returns the paths of s and of t; it is s itself where t adds none.
+// union returns the paths that are in s or t. It returns s itself, not a copy, if s has all paths of t.
 func (s *set) union(t *set) *set {
 	switch {
 	case s.contains(t):

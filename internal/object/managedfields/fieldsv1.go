@@ -89,8 +89,8 @@ func appendEscaped(b []byte, text string) ([]byte, bool) {
 	return append(b, text[plain:]...), true
 }
 
-// appendTwiceEscaped appends text as it stands in a JSON string that stands in a JSON string. The inner string
-// escapes what could be taken for HTML.
+// appendTwiceEscaped appends text as it stands in a JSON string that is itself inside of a JSON string. The inner
+// string also escapes <, > and &, as encoding/json does.
 func appendTwiceEscaped(b []byte, text string) ([]byte, bool) {
 	plain := 0
 	for i := 0; i < len(text); i++ {

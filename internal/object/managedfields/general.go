@@ -20,7 +20,7 @@ func (m *Manager) updateGeneral(
 	ctx context.Context, live, object registry.Object, manager string, now time.Time,
 ) (result registry.Object) {
 	defer func() {
-		// The algorithm panics where a value that converts itself refuses to.
+		// The algorithm panics if the conversion method of a value returns an error.
 		if recover() != nil {
 			object.SetManagedFields(live.GetManagedFields())
 			result = object
@@ -64,7 +64,7 @@ func (m *Manager) applyGeneral(
 	live = live.DeepCopyObject().(registry.Object)
 	live.GetObjectKind().SetGroupVersionKind(m.config.Kind)
 	before := live.GetManagedFields()
-	// The copy keeps the algorithm from handing out parts of the configuration.
+	// Without the copy, the result could contain parts of the configuration.
 	patch := &unstructured.Unstructured{Object: runtime.DeepCopyJSON(configuration)}
 	general, err := m.generalFor(ctx)
 	if err != nil {
@@ -109,7 +109,8 @@ func stamp(object registry.Object, before []metav1.ManagedFieldsEntry, now time.
 	}
 }
 
-// isOld reports whether an entry had this time before. Trees have no pointers to times that could be compared.
+// isOld reports whether an entry in before has the time t. It is for trees; for Go types, the pointers to the
+// times are compared.
 func isOld(t metav1.Time, before []metav1.ManagedFieldsEntry) bool {
 	if t.Nanosecond() != 0 {
 		return false

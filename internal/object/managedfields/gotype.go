@@ -31,8 +31,8 @@ type goField struct {
 	// index is the index of the field in its struct, -1 if it is a field of an embedded struct.
 	index int
 	typ   *goType
-	// JSON omits the field if the zeroBytes bytes at zeroAt in the struct are zero, which is the most frequent case. It may
-	// omit other values too. If zeroBytes is 0, that says nothing.
+	// JSON omits the field if the zeroBytes bytes at zeroAt in the struct are zero, which is the most frequent
+	// case. It may omit other values too. If zeroBytes is 0, nothing is known from the memory.
 	zeroAt, zeroBytes uintptr
 }
 
@@ -61,7 +61,7 @@ const (
 
 var goTypes sync.Map // of reflect.Type to *goType
 
-// goTypeOf returns the description of a type, the same for all calls.
+// goTypeOf returns the description of a type. All calls for one type return the same pointer.
 func goTypeOf(t reflect.Type) *goType {
 	if known, ok := goTypes.Load(t); ok {
 		return known.(*goType)
@@ -98,7 +98,7 @@ func describe(t reflect.Type, made map[reflect.Type]*goType) *goType {
 		return g
 	}
 	if t.Kind() == reflect.Pointer {
-		// A pointer to a type that converts itself reads as what it points to.
+		// A pointer to a type with its own conversion has the JSON of the value that it points to.
 		g.kind, g.element = pointerKind, describe(t.Elem(), made)
 		if g.element.kind == pointerKind || g.element.kind == mapKind || g.element.kind == sliceKind {
 			g.kind = unknownKind
@@ -167,8 +167,8 @@ func jsonName(f reflect.StructField) string {
 	return tag
 }
 
-// findZero sets zeroAt and zeroBytes if the field is in a struct of type t, at offset in the struct that f belongs to, or
-// in a struct that is embedded in it.
+// findZero looks for the field in the struct type t and in the structs that are embedded in it, and sets zeroAt
+// and zeroBytes if it finds the field. offset is the position of the struct t in the struct that f belongs to.
 func (f *goField) findZero(t reflect.Type, offset uintptr) {
 	for i := range t.NumField() {
 		own := t.Field(i)
@@ -190,8 +190,8 @@ func (f *goField) findZero(t reflect.Type, offset uintptr) {
 	}
 }
 
-// isZero reports whether the memory of the field in the struct at p is zero, so that JSON omits the field. There is no
-// struct at a nil p.
+// isZero reports whether the memory of the field in the struct at p is zero, so that JSON omits the field. It
+// returns true for a nil p, which means that there is no struct.
 func (f *goField) isZero(p unsafe.Pointer) bool {
 	switch {
 	case p == nil:
@@ -217,7 +217,7 @@ func (f *goField) of(v reflect.Value) (reflect.Value, bool) {
 	return out, !f.entry.CanOmit(out)
 }
 
-// null reports whether the JSON of the value is null. v is not a pointer, or is nil.
+// null reports whether the JSON of the value is null. v must not be a pointer, unless it is nil.
 func (g *goType) null(v reflect.Value) bool {
 	switch g.kind {
 	case mapKind, sliceKind, pointerKind, bytesKind:
@@ -269,7 +269,7 @@ func (g *goType) equal(l, r reflect.Value) bool {
 		}
 		return l.Pointer() == r.Pointer() || g.element.equal(l.Elem(), r.Elem())
 	case structKind:
-		// The last first: the status of an object changes most.
+		// The last field comes first: it is the status, which changes most often.
 		for i := len(g.fields) - 1; i >= 0; i-- {
 			f := &g.fields[i]
 			a, hasA := f.of(l)
@@ -301,7 +301,8 @@ func (g *goType) equal(l, r reflect.Value) bool {
 	return g.equalCustom(l, r)
 }
 
-// isNull is null for all values: a pointer to a value that reads as null reads as null too.
+// isNull is null for any value. A pointer that is not nil is also null if the value that it points to has the JSON
+// null.
 func (g *goType) isNull(v reflect.Value) bool {
 	if g.kind == pointerKind && !v.IsNil() {
 		return g.element.null(v.Elem())
@@ -321,7 +322,7 @@ func (g *goType) equalCustom(l, r reflect.Value) bool {
 	case quantityKind:
 		a := addressable(l).Addr().Interface().(*resource.Quantity)
 		b := addressable(r).Addr().Interface().(*resource.Quantity)
-		// String may write to its receiver, which may be read elsewhere.
+		// String may write to its receiver, which other goroutines may read. So copies are compared.
 		x, y := *a, *b
 		return x == y || x.String() == y.String()
 	case intOrStringKind:

@@ -15,8 +15,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource"
 )
 
-// TestVersionsInTwoGroups applies to existing events through both groups that serve them, whatever the
-// group is that the event was written through before.
+// TestVersionsInTwoGroups applies to existing events through each of the two groups that serve them. The event was
+// written before through the same or the other group.
 func TestVersionsInTwoGroups(t *testing.T) {
 	var events *registry.Kind
 	for _, k := range resource.Kinds(features.Gates{}) {

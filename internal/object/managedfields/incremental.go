@@ -111,8 +111,8 @@ type owner struct {
 	set *set
 	// dirty means that set was changed and must be written to the entry.
 	dirty bool
-	// tree is the field set of an entry of a tree, as a tree: such an entry has no FieldsV1. whole is the entire
-	// entry as it was read, nil once something of it has changed.
+	// tree is the field set if the object is a tree; such an entry has no FieldsV1. whole is the entire entry as
+	// it was read; nil after a change of the entry.
 	tree, whole map[string]any
 }
 
@@ -130,7 +130,7 @@ func (inc *incremental) update(live, object registry.Object, manager string, now
 		return false
 	}
 	if len(owners) == 0 && live.GetUID() != "" {
-		// The fields of an object without owners get some when the object is next applied to.
+		// An update adds no entries to an object without managedFields. The next apply does, for all its fields.
 		object.SetManagedFields(nil)
 		return true
 	}
@@ -226,8 +226,8 @@ func sameOwner(a, b *metav1.ManagedFieldsEntry) bool {
 	return a.Manager == b.Manager && a.Operation == b.Operation && a.Subresource == b.Subresource
 }
 
-// changed returns what becomes of the owners, which it may change, when an update by manager modified and removed
-// fields. It returns false if there are too many owners then.
+// changed returns the owners after an update by manager that modified and removed fields. It may change the slice
+// owners. It returns false if there would be too many owners.
 func (inc *incremental) changed(
 	owners []owner, modified, removedFields *set, manager string, now time.Time,
 ) ([]owner, bool) {

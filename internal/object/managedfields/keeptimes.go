@@ -11,9 +11,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// KeepTimes gives object the managedFields of live if the objects differ only in the times in managedFields. Then the
-// change of the request was reverted later, by a reset field or by admission, and nothing has to be written. Call it
-// with the object as it would be stored.
+// KeepTimes sets the managedFields of object to those of live if the objects differ only in the times in
+// managedFields. Then a reset field or admission has reverted the change of the request, and nothing has to be
+// written. Call it with the object as it would be stored.
 func KeepTimes(live, object registry.Object) {
 	old, okOld := entriesOf(live)
 	entries, okNew := entriesOf(object)

@@ -16,8 +16,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// MaxUpdateManagers limits the entries of managers that update. The oldest further entries are merged into one entry of
-// the manager "ancient-changes".
+// MaxUpdateManagers limits the entries of managers that update. If there are more, the oldest are merged into one
+// entry of the manager "ancient-changes".
 const MaxUpdateManagers = 10
 
 // Version is one version of a kind.
@@ -47,8 +47,8 @@ type Config struct {
 	Types k8sfields.TypeConverter
 	// Default sets the defaults of the version on an applied object; it may be nil.
 	Default func(registry.Object)
-	// KeepEmpty puts {} back into an applied object where the configuration says {}, the merge left null, and the schema does not allow
-	// null. It may be nil.
+	// KeepEmpty replaces null in an applied object by {} where the configuration has {}, the merge has left null,
+	// and the schema does not allow null. It may be nil.
 	KeepEmpty func(object registry.Object, configuration map[string]any)
 	// Reset are the fields that a request cannot set, by version, with all fields below them. A manager never
 	// owns them through such a request.
@@ -99,8 +99,8 @@ func (m *Manager) newGeneral(ctx context.Context) (*k8sfields.FieldManager, erro
 		c.Types, convert, convert, convert, c.Kind, c.Storage, c.Subresource, filters)
 }
 
-// generalFor returns the general algorithm for one request. Where a conversion may call a webhook, the request
-// gets an instance of its own, whose conversions end with the request.
+// generalFor returns the general algorithm for one request. If a conversion may call a webhook, the request gets
+// its own instance, whose conversions end with the request.
 func (m *Manager) generalFor(ctx context.Context) (*k8sfields.FieldManager, error) {
 	converts := slices.ContainsFunc(m.config.Versions, func(v Version) bool { return v.ToStorage != nil })
 	if ctx.Done() == nil || !converts {
@@ -110,8 +110,8 @@ func (m *Manager) generalFor(ctx context.Context) (*k8sfields.FieldManager, erro
 }
 
 // For returns the Manager of a version of a kind, or of a subresource that takes and returns the object, such as
-// status. types is typed.Converter for built-in kinds, and the Converter of the definition for a custom resource. gvk
-// is the kind in the version of the request.
+// status. types is mergeschema.Converter for built-in kinds, and the Converter of the definition for a custom
+// resource. gvk is the kind in the version of the request.
 func For(
 	k *registry.Kind, gvk schema.GroupVersionKind, subresource string, types k8sfields.TypeConverter, cache *Cache,
 ) (*Manager, error) {
@@ -130,7 +130,7 @@ func For(
 		if v.Group != "" {
 			gv.Group = v.Group
 		}
-		// Events have two groups. A manager in one of them is unknown in the other, as with kube-apiserver.
+		// Events have two groups. As in kube-apiserver, an entry of one group is unknown in the other.
 		if gv.Group != gvk.Group {
 			continue
 		}
@@ -193,7 +193,7 @@ func (m *Manager) Apply(
 	return object, err
 }
 
-// internalError answers 500 with the text of err and no reason.
+// internalError returns the error 500 with the text of err and no reason.
 func internalError(err error) error {
 	return &kerrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: err.Error(),

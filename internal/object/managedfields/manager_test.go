@@ -24,7 +24,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// TestApplyNewTwin holds the first apply of an object against the general algorithm.
+// TestApplyNewTwin compares the first apply of an object by the incremental algorithm with that by the general
+// one.
 func TestApplyNewTwin(t *testing.T) {
 	for _, k := range testKinds() {
 		t.Run(k.gvk.Kind+k.sub, func(t *testing.T) {
@@ -63,7 +64,7 @@ func TestApplyNewTwin(t *testing.T) {
 
 func sameTypes(a, b any) bool { return reflect.TypeOf(a) == reflect.TypeOf(b) }
 
-// configuration makes what a client would apply of an object.
+// configuration returns the configuration that a client would apply for an object.
 func (f filler) configuration(t *testing.T, k testKind, o registry.Object) map[string]any {
 	tree, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
 	if err != nil {
@@ -79,7 +80,7 @@ func (f filler) configuration(t *testing.T, k testKind, o registry.Object) map[s
 	return tree
 }
 
-// autoscaler is a kind of two versions, of which the newer is stored.
+// autoscaler returns the Manager of one version of a kind with two versions, of which the newer one is stored.
 func autoscaler(t *testing.T, version string) *Manager {
 	t.Helper()
 	group := func(v string) schema.GroupVersion { return schema.GroupVersion{Group: "autoscaling", Version: v} }
@@ -150,7 +151,7 @@ Update old autoscaling/v1  {"f:spec":{"f:scaleTargetRef":{}}}`
 	if n := applied.(*autoscalingv2.HorizontalPodAutoscaler).Spec.MaxReplicas; n != 7 {
 		t.Errorf("got %d", n)
 	}
-	// A version that is served no more is forgotten.
+	// An entry in a version that is no longer served is dropped.
 	entries := applied.GetManagedFields()
 	entries[0].APIVersion = "autoscaling/v2beta1"
 	entries[0].Operation = metav1.ManagedFieldsOperationUpdate
@@ -211,7 +212,7 @@ func TestNothingChangedKeepsTime(t *testing.T) {
 	}
 }
 
-// FuzzSet holds the reading and writing of fieldsV1 against the general one.
+// FuzzSet compares the reading and writing of fieldsV1 with that of the general algorithm.
 func FuzzSet(f *testing.F) {
 	for _, raw := range []string{
 		`{}`, `{"f:a":{}}`, `{"f:a":{".":{},"f:b":{}},"k:{\"name\":\"x\"}":{"f:c":{}}}`, `{"v:1":{},"v:\"a\\u003cb\"":{}}`,
@@ -239,7 +240,7 @@ func FuzzSet(f *testing.F) {
 	})
 }
 
-// TestSetTwin holds the operations on sets against the general ones.
+// TestSetTwin compares the operations on sets with those of the general algorithm.
 func TestSetTwin(t *testing.T) {
 	random := rand.New(rand.NewSource(1))
 	build := func() (*set, *fieldpath.Set) {

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// A merge merges an applied configuration into a copy of the live object, in place, and records in the sets
-// of its walk which fields that changed, as a comparison of the two objects would find them.
+// A merge merges an applied configuration into a copy of the live object, in place. It records the fields that it
+// changes in the sets of its walk, which are the same as those of a comparison of the two objects.
 //
 // The result is exactly that of the general algorithm, or the merge fails:
-//   - A value that is owned as one (a scalar, an atomic map or list) becomes that of the configuration.
-//   - In other maps and lists, the items that the configuration has are merged one by one. A map or list that is
-//     empty or null in the configuration changes nothing, unless that of the object is empty or absent too.
+//   - A value that is owned as one (a scalar, an atomic map or list) is replaced by that of the configuration.
+//   - In other maps and lists, the items of the configuration are merged one by one. A map or list that is
+//     empty or null in the configuration changes nothing, unless it is also empty or absent in the object.
 //   - Items of lists get the order that arrange gives them.
 type merge struct {
 	*walk
@@ -78,7 +78,7 @@ func (m *merge) replaces(hasItems, same bool) bool {
 	return true
 }
 
-// addAll merges a value into none, or an empty one.
+// addAll merges c into an absent or empty value, so that all fields of c are added.
 func (m *merge) addAll(p *plan, v reflect.Value, has bool, c any) {
 	m.trees(p.shape, tree{here: has}, tree{c, true})
 	m.assign(p.typ, v, c)
@@ -110,7 +110,7 @@ func (m *merge) structs(p *plan, v reflect.Value, has bool, c any) {
 		}
 		inner, hasInner := f.of(v)
 		if !inner.CanSet() {
-			m.failed = true // in an embedded struct that is not there
+			m.failed = true // the field is in an embedded struct whose pointer is nil
 			return
 		}
 		m.pushField(f.name)
@@ -284,9 +284,9 @@ func (a arrangement) places(n int) []int {
 	return out
 }
 
-// arrange orders the items of two lists as they are merged. It also returns those of the configuration sorted by key:
-// changes are recorded in that order, because a set grows slowly in any other. It returns false for a list with two
-// items of one key.
+// arrange returns the items of two lists in the order of the merged list. It also returns the items of the
+// configuration sorted by key: changes are recorded in this order, because adding to a set in any other order is
+// slow. It returns false for a list with two items of one key.
 //
 // The items of the configuration (right) keep their order. The list of the object (left) is walked beside it. An item
 // that only the object has is placed when the walk comes to it. At an item that both have, the walk waits until it is
@@ -313,7 +313,7 @@ func arrange(left, right []keyed) (_ arrangement, sorted []keyed, ok bool) {
 			i++ // the configuration determines its position
 			continue
 		case j == len(right):
-			i++ // it was placed with the configuration's
+			i++ // it was placed already, as an item of the configuration
 			continue
 		}
 		// The object's list is at its end, or at an item that comes with this one, or later.

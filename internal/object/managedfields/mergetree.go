@@ -8,7 +8,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 )
 
-// tree returns what becomes of a value of a tree that c is merged into; both are there.
+// tree merges c into the value old of a tree and returns the result. Neither value is absent.
 func (m *merge) tree(s *shape, old, c any) any {
 	if m.failed {
 		return old
@@ -71,7 +71,7 @@ func identical(a, b any) bool {
 	return true
 }
 
-// treeEmpty returns what becomes of a value when an empty or null one is merged into it.
+// treeEmpty merges the empty or null value c into old and returns the result.
 func (m *merge) treeEmpty(old, c any, hasItems bool) any {
 	if !m.replaces(hasItems, (old == nil) == (c == nil)) {
 		return old

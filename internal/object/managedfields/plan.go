@@ -37,7 +37,7 @@ const (
 	mapMode
 	keyedMode
 	setMode
-	// treeMode makes a tree of a value, which converts itself.
+	// treeMode compares and merges the tree of a value, because its type has its own conversion.
 	treeMode
 	// failMode leaves values to the general algorithm.
 	failMode

@@ -45,8 +45,8 @@ func (c candidate) ownedBelow() *set {
 	return c.owned.sub
 }
 
-// candidate finds out whether a last field is kept. The merge fails if the field is not a member of the last fields
-// itself, which only named fields need not be.
+// candidate returns the candidate for a field of the last configuration. The merge fails if last has only fields
+// below this one, and not the field itself; this is only allowed for named fields.
 func (m *merge) candidate(last *item, owned *set, named bool) candidate {
 	if !last.member && !named {
 		m.failed = true

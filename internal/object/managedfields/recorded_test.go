@@ -21,7 +21,7 @@ import (
 )
 
 // recorded is one write that kube-apiserver answered (testdata/recorded.jsonl.gz): an
-// apply of body to live, or an update whose result is expect. Times were forgotten.
+// apply of body to live, or an update whose result is expect. Times are left out.
 type recorded struct {
 	Name    string
 	Op      string
@@ -74,8 +74,8 @@ func (r recorded) object(t *testing.T, raw json.RawMessage) registry.Object {
 	return o
 }
 
-// owned shows who owns what, without times and in an order that does not depend on
-// them.
+// owned returns a text with the entries, their fields included, without times and in an order that does not
+// depend on times.
 func owned(entries []metav1.ManagedFieldsEntry) string {
 	var lines []string
 	for _, e := range entries {

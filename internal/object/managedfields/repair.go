@@ -16,10 +16,10 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// An object may come to be stored with entries that cannot be used: another program has written it to etcd, a version was
-// removed from a definition, an old release let admission write anything. kube-apiserver then fails each apply to the object,
-// and any other write removes all its managedFields. Here the entries that cannot be used are dropped, and the next write
-// stores the others: an object that cannot be applied to would stay so for ever.
+// An object may be stored with entries that cannot be used: another program has written it to etcd, a version was
+// removed from a definition, or an old release let admission write anything. kube-apiserver then fails each apply
+// to the object, and any other write removes all its managedFields. Here the entries that cannot be used are
+// dropped, and the next write stores the others. Otherwise every later apply to the object would fail.
 
 // repaired returns live without the entries that cannot be used, and what was wrong with each. It returns live itself if all
 // can be used; otherwise a copy.
@@ -112,8 +112,8 @@ type Entries struct {
 	tree any                         // of a tree
 }
 
-// EntriesOf returns the managedFields of an object, which later changes of the object leave as they are: writers replace
-// them as a whole.
+// EntriesOf returns the managedFields of an object. Later changes of the object do not change the result, because
+// writers replace managedFields as a whole.
 func EntriesOf(object registry.Object) Entries {
 	if tree, isTree := object.(*unstructured.Unstructured); isTree {
 		meta, _ := tree.Object["metadata"].(map[string]any)
@@ -135,8 +135,8 @@ func (e Entries) restoreInto(object registry.Object) {
 	}
 }
 
-// CheckChanged resets the managedFields of an object to before if they were changed to what is invalid, and warns of it as
-// kube-apiserver does.
+// CheckChanged restores the managedFields of an object from before if they were changed and are invalid now. It
+// also warns of this, as kube-apiserver does.
 func CheckChanged(ctx context.Context, before Entries, object registry.Object) {
 	entries, problems := readEntries(object)
 	err := k8sfields.ValidateManagedFields(entries)

@@ -8,8 +8,9 @@ import (
 
 const smallCacheBytes = 64 << 10
 
-// A Cache keeps decoded field sets by their fieldsV1, the ones that were used last: objects that are made of one
-// template have the same, and so has one object from one write to the next. It may be used at the same time.
+// A Cache keeps the field sets that were used last, by their fieldsV1. Objects that are made from one template
+// have the same field sets, and an object often has the same ones as at its last write. It may be used
+// concurrently.
 type Cache struct {
 	seed maphash.Seed
 	max  int
@@ -23,13 +24,13 @@ type Cache struct {
 type cached struct {
 	hash uint64
 	raw  string
-	// set is nil where raw is not what set.fields writes.
+	// set is nil if raw is not exactly the text that set.fields would write.
 	set *set
 	// fits is the last shape that the set was found to fit.
 	fits *shape
 	// tree is the set as a tree, nil until it is needed.
 	tree map[string]any
-	// fields is the encoded set if raw is a tape (tape.go), empty if the set is.
+	// fields is the encoded set if raw is a tape (tape.go). It is empty if the set is empty.
 	fields []byte
 }
 
@@ -46,7 +47,7 @@ func NewCache(maxBytes int) *Cache {
 	return &Cache{seed: maphash.MakeSeed(), max: maxBytes, known: map[uint64]*list.Element{}, used: list.New()}
 }
 
-// set decodes raw, which has to fit a shape; false where the general algorithm has to.
+// set decodes raw. It returns false if raw does not fit the shape, or if the general algorithm has to decode it.
 func (c *Cache) set(raw []byte, s *shape) (*set, bool) {
 	hash := maphash.Bytes(c.seed, raw)
 	c.mu.Lock()
@@ -74,7 +75,8 @@ func (c *Cache) set(raw []byte, s *shape) (*set, bool) {
 	return entry.set, ok
 }
 
-// tree returns the set whose fieldsV1 are raw as a tree has it. Trees share it: it must not be changed.
+// tree returns the set s, whose fieldsV1 are raw, in the form that it has in a tree. Several trees share the
+// result, so it must not be changed.
 func (c *Cache) tree(raw []byte, s *set) map[string]any {
 	hash := maphash.Bytes(c.seed, raw)
 	c.mu.Lock()

@@ -165,7 +165,7 @@ func (s *shapes) fill(out *shape, atom schema.Atom) {
 	}
 }
 
-// partOf makes a part of a scalar of a tree.
+// partOf converts a scalar of a tree to a part.
 func partOf(v any) (part, bool) {
 	switch v := v.(type) {
 	case string:

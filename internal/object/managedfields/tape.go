@@ -27,7 +27,7 @@ const (
 	tapeName
 	tapeItem
 	tapePop
-	// tapeAdd records the path in the set changed; the number after it in the set removed.
+	// tapeAdd records the path in the set changed, and tapeAdd+1 in the set removed.
 	tapeAdd
 )
 
@@ -99,7 +99,7 @@ func (inc *incremental) create(object registry.Object, manager string, now time.
 	return true
 }
 
-// fieldsOfNew returns the encoded set of the fields that a new object sets, none if it sets none.
+// fieldsOfNew returns the encoded set of the fields that a new object sets; nil if it sets none.
 func (inc *incremental) fieldsOfNew(w *walk, object registry.Object) ([]byte, bool) {
 	if !inc.compare(w, inc.blank, object) {
 		return nil, false

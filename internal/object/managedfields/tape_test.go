@@ -14,8 +14,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// TestCreateTwin holds new objects, whose field sets come from tapes, against the general algorithm. Each object differs
-// little from the one before, so that many have the same fields. All kinds and versions share a cache, as in a server.
+// TestCreateTwin compares new objects, whose field sets come from tapes, with those of the general algorithm. Each
+// object differs little from the one before, so that many have the same fields. All kinds and versions share a
+// cache, as in a server.
 func TestCreateTwin(t *testing.T) {
 	cache := NewCache(8 << 20)
 	kinds := slices.DeleteFunc(testKinds(), func(k testKind) bool {

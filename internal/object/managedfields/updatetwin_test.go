@@ -78,7 +78,7 @@ func reset(gv string, paths ...string) map[fieldpath.APIVersion]*fieldpath.Set {
 	return map[fieldpath.APIVersion]*fieldpath.Set{fieldpath.APIVersion(gv): s}
 }
 
-// asTrees makes a kind's objects trees; deduced leaves out the schema too.
+// asTrees returns k with trees as objects. If deduced is true, it also has no schema.
 func asTrees(k testKind, deduced bool) testKind {
 	k.make = func() registry.Object {
 		return &unstructured.Unstructured{
@@ -225,7 +225,7 @@ func (f filler) fill(v reflect.Value, depth int) {
 	}
 }
 
-// distinct mostly keeps the items of a list apart, as they mostly are.
+// distinct makes the keys of the items of a list different, as they mostly are; sometimes it does not.
 func (f filler) distinct(list reflect.Value) {
 	if f.Intn(30) == 0 {
 		return
@@ -305,7 +305,7 @@ var treeTypes = map[string]func() registry.Object{
 	"CustomResourceDefinition": func() registry.Object { return &apiextensionsv1.CustomResourceDefinition{} },
 }
 
-// like makes a tree of an object where k's objects are trees.
+// like converts an object to a tree if the objects of k are trees.
 func (f filler) like(k testKind, o registry.Object) registry.Object {
 	out, isTree := k.make().(*unstructured.Unstructured)
 	if !isTree {
@@ -390,7 +390,7 @@ func (f filler) mutateTree(v any) {
 
 var testNow = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// described shows managedFields with what is wrong with the times, if anything.
+// described returns the managedFields of an object as indented JSON.
 func described(o registry.Object) string {
 	raw, err := json.MarshalIndent(o.GetManagedFields(), "", " ")
 	if err != nil {
@@ -399,8 +399,7 @@ func described(o registry.Object) string {
 	return string(raw)
 }
 
-// TestUpdateTwin holds the fast algorithm against the general one over histories of
-// random objects.
+// TestUpdateTwin compares the fast algorithm with the general one over histories of random objects.
 func TestUpdateTwin(t *testing.T) {
 	for _, k := range testKinds() {
 		t.Run(k.gvk.Kind+k.sub, func(t *testing.T) {

@@ -6,13 +6,12 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// An Allocator gives the objects of a resource what no two of them may have, and
-// takes it back. What it takes and gives is written in the transaction of the object:
-// either both are, or neither is.
+// An Allocator allocates values that no two objects may have, such as the cluster IPs and node ports of Services,
+// and releases them. It returns side writes, which are committed in the same transaction as the object: either
+// both are committed or neither.
 type Allocator interface {
-	// Allocate completes a new object, or one that replaces another, before it is
-	// prepared and validated. It may be called again for the same write, with the
-	// object as it was sent. Errors are those to answer.
+	// Allocate completes a new object, or one that replaces another, before it is prepared and validated. It may
+	// be called again for the same write, with the object as it was sent. Its errors are returned to the client.
 	Allocate(ctx context.Context, a Allocation) (SideWrites, error)
 	// Release returns the side writes for an object that is removed. conflicts are as in Allocation.
 	Release(ctx context.Context, obj Object, conflicts []*storage.ConflictError) (SideWrites, error)
@@ -22,7 +21,7 @@ type Allocator interface {
 type Allocation struct {
 	// Object is the new object, completed; Old is the object that it replaces, nil for a create.
 	Object, Old Object
-	// DryRun takes nothing: it shows what might be allocated.
+	// DryRun means that nothing is taken: the object only shows what might be allocated.
 	DryRun bool
 	// Conflicts are the failed side writes of earlier attempts at this write, in order. Their values are newer than
 	// what the Allocator may have in memory.

@@ -23,7 +23,8 @@ type Author struct {
 	Reason string
 }
 
-// maxAuthorField limits the bytes of each field of an Author, whose length is one byte. Clients choose names of their programs.
+// maxAuthorField is the largest number of bytes of a field of an Author that is stored, because the length is
+// stored in one byte. There has to be a limit, because clients choose some fields, such as UserAgent.
 const maxAuthorField = uuidLength - 1
 
 // fields are the fields of a, in the order in which they are stored. New ones come last.
@@ -33,7 +34,8 @@ func (a *Author) fields() []*string {
 	}
 }
 
-// Encode appends a to dst: the length of each field and the field. A UUID takes 16 bytes, after a length of 255.
+// Encode appends a to dst: for each field one byte with its length, and its text. An AuditID that is a UUID is
+// stored as 16 bytes, with the length 255.
 func (a *Author) Encode(dst []byte) []byte {
 	for _, f := range a.fields() {
 		s := *f
@@ -103,8 +105,8 @@ func formatUUID(id [16]byte) string {
 	return string(s[:])
 }
 
-// authorOf returns the author of a write by the request of ctx, or by the server itself. verb is the one of the write, if the
-// request has none.
+// authorOf returns the author of a write: the user of the request of ctx, or the server itself without a request.
+// verb is used if ctx has no verb.
 func authorOf(ctx context.Context, verb, manager string) Author {
 	a := Author{Verb: verb, Manager: manager, User: request.Server, Reason: request.ReasonFrom(ctx)}
 	if u := request.UserFrom(ctx); u != nil {

@@ -13,7 +13,7 @@ func TestAuthor(t *testing.T) {
 		{},
 		{User: "jane", Impersonator: "admin", Verb: "patch", Subresource: "status", Manager: "m", UserAgent: "kubectl/v1.37",
 			AuditID: "6c9f2a50-2f0a-4c7b-8c5b-1d2f6b6f0a11", Reason: "owner gone"},
-		{AuditID: "6C9F2A50-2f0a-4c7b-8c5b-1d2f6b6f0a11"}, // not as a UUID is written
+		{AuditID: "6C9F2A50-2f0a-4c7b-8c5b-1d2f6b6f0a11"}, // not a UUID in lower case
 		{AuditID: "mine"},
 		{UserAgent: long},
 	} {
@@ -38,7 +38,7 @@ func TestAuthor(t *testing.T) {
 	}
 }
 
-// TestAuthorOfTheServer checks what the history says about what a part of the server does without a request.
+// TestAuthorOfTheServer checks the Author of a write that a part of the server makes without a request.
 func TestAuthorOfTheServer(t *testing.T) {
 	ctx := request.WithReason(request.WithVerb(t.Context(), "delete", "status"), "why")
 	want := Author{User: request.Server, Verb: "delete", Subresource: "status", Manager: "m", Reason: "why"}

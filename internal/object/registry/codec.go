@@ -47,7 +47,7 @@ func (c *codec) Restamp(data []byte, revision int64) ([]byte, error) {
 	return c.restamp(data, revision)
 }
 
-// value makes the value to store of an object in the storage version.
+// value returns the bytes to store for an object in the storage version. It removes the resourceVersion of obj.
 func (c *codec) value(ctx context.Context, obj Object) ([]byte, error) {
 	obj.SetResourceVersion("")
 	return c.encode(ctx, obj)

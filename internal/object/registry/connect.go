@@ -27,8 +27,8 @@ type Connect struct {
 	// NeedsCreate means that the permission to create the subresource is required for every method. A WebSocket begins
 	// with a GET, but the permission to get must not allow running commands in a pod.
 	NeedsCreate bool
-	// Destination finds where a request goes. It returns nil if there is nothing to read yet, which is answered 204. Its
-	// errors are answered to the client.
+	// Destination finds where a request goes. It returns nil if there is nothing to read yet; then the response is
+	// 204. The client gets its errors.
 	Destination func(ctx context.Context, c Cluster, r ConnectRequest) (*Destination, error)
 }
 

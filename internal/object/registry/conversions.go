@@ -15,7 +15,7 @@ type conversions struct {
 	running map[*cache.Object]*conversion
 }
 
-// A conversion is a call that runs. done is closed at its end; what follows is set before.
+// A conversion is a running call. done is closed when it ends; the fields below are set before that.
 type conversion struct {
 	done     chan struct{}
 	item     []byte
@@ -46,7 +46,8 @@ func (c *conversions) share(ctx context.Context, o *cache.Object, convert func()
 	}
 }
 
-// join returns the call for an object that runs, or a new one, which the caller has to make and end.
+// join returns the running call for an object and false. If there is none, it returns a new one and true; then the
+// caller has to make the call and to end it.
 func (c *conversions) join(o *cache.Object) (call *conversion, first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,7 +10,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// TestConversionsAreShared has many read the same object while a call for it runs: they get its result, and its error.
+// TestConversionsAreShared starts many reads of one object while a call for it runs. All get its result, or its
+// error.
 func TestConversionsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c conversions

@@ -12,9 +12,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// The encodings of an object that the cache keeps beside its data. From EncodingVersions on, each version of the kind
-// has encodingsPerVersion identifiers: for JSON, for protobuf (both only used by versions other than the stored one,
-// whose encodings have names of their own), and for the row of a table without its object.
+// The encodings of an object that the cache keeps beside its data. From EncodingVersions on, each version of the
+// kind has encodingsPerVersion identifiers: for JSON, for protobuf, and for the row of a table without its object.
+// The stored version does not use the first two of them: its encodings have their own constants.
 const (
 	EncodingJSON          cache.EncodingID = iota // item JSON of the storage version
 	EncodingMetadata                              // JSON value of the member "metadata"
@@ -24,22 +24,22 @@ const (
 	encodingsPerVersion = 3
 )
 
-// encoding is how the objects of one kind are stored, what the cache holds of them, and how answers are made of that.
-// A resource gets one of the three when it is bound to a store:
+// encoding defines how the objects of one kind are stored, which data the cache keeps of them, and how responses
+// are made from that data. A resource gets one of these three when it is bound to a store:
 //
 //   - protobufEncoding: Go types that are stored as protobuf messages, as most built-in kinds are;
 //   - jsonEncoding: Go types that are stored as JSON (CustomResourceDefinitions, APIServices);
 //   - unstructuredEncoding: custom resources, which have no Go type and are stored as JSON in one of the versions of
 //     their definition.
 //
-// A "value" is what the store has, after decryption and without encryption. "data" is what the cache keeps
-// (cache.Object.Data): a protobuf message, or the JSON of an object, with its resourceVersion. "Item JSON" is the JSON
-// of an object as it stands in a list: without apiVersion and kind for Go types, the whole document for custom
-// resources.
+// A "value" has the bytes in the store, but without encryption. "data" is what the cache keeps
+// (cache.Object.Data): a protobuf message, or the JSON of an object, with its resourceVersion. "Item JSON" is the
+// JSON of an object as it stands in a list: without apiVersion and kind for Go types, the whole document for
+// custom resources.
 //
 // Methods may be called concurrently. Only those with a context may call a conversion webhook.
 type encoding interface {
-	// read makes what the cache keeps of a value that was written at a revision.
+	// read returns what the cache keeps of a value that was written at a revision.
 	read(value []byte, revision int64) (cache.Header, error)
 	// unstamped returns the data that read returns, without the resourceVersion.
 	unstamped(value []byte) ([]byte, error)
@@ -48,8 +48,9 @@ type encoding interface {
 	// encode returns the value of an object in the storage version. The object must have no resourceVersion, because it
 	// would be stored.
 	encode(ctx context.Context, obj Object) ([]byte, error)
-	// preview appends to b the item JSON, in the storage version and without resourceVersion, of an object that is to be
-	// stored as value. It fails if there is none. It appends nothing if data and item JSON are the same.
+	// preview appends to b the item JSON, in the storage version and without resourceVersion, that an object will
+	// have after it is stored as value. It fails if this JSON cannot be made. It appends nothing if data and item
+	// JSON are the same.
 	preview(ctx context.Context, b []byte, obj Object, value []byte) ([]byte, error)
 
 	// decode makes the object of data, in the storage version. The caller owns it.
@@ -59,7 +60,7 @@ type encoding interface {
 
 	// jsonID identifies the item JSON in a version in the cache.
 	jsonID(v *Version) cache.EncodingID
-	// isJSON reports whether data is the item JSON in a version, so that nothing has to be made of it.
+	// isJSON reports whether data is already the item JSON in a version.
 	isJSON(data []byte, v *Version) bool
 	// isProto reports whether data is the protobuf message in a version.
 	isProto(v *Version) bool
@@ -73,15 +74,16 @@ type encoding interface {
 	metadataProto(data []byte) ([]byte, error)
 }
 
-// An appendingEncoding can append the item JSON of an object without making it apart.
+// An appendingEncoding can append the item JSON of an object to a buffer without allocating a slice for it.
 type appendingEncoding interface {
 	encoding
 	// appendItem appends the item JSON in a version. ok is false, and nothing is appended, if item has to make it.
 	appendItem(b, data []byte, v *Version) (_ []byte, ok bool)
 }
 
-// A batchEncoding makes the item JSON of many objects at once for less than what one after the other costs: one request
-// to a conversion webhook instead of one for each object. Its item JSON is data as well: decodeAsWritten reads it.
+// A batchEncoding can make the item JSON of many objects at once, which costs less than one object after the
+// other: it sends one request to a conversion webhook, not one for each object. decodeAsWritten accepts its item
+// JSON as data.
 type batchEncoding interface {
 	encoding
 	// items makes the item JSON of each data, in the storage version. An error concerns all of them.
@@ -189,7 +191,8 @@ func internText(text string) string {
 	return slot.share(text)
 }
 
-// sharedText is a text that was shared recently. Most texts are found in one, for a fraction of what unique.Make costs.
+// sharedText is a slot of sharedTexts, with a text that was shared recently. Finding a text in a slot costs a
+// fraction of unique.Make, and most texts are found there.
 type sharedText struct{ atomic.Pointer[string] }
 
 var (

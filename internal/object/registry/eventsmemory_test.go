@@ -24,10 +24,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
-// TestEventsStayOutOfMemory creates many Events beside a watcher of all of them, and
-// clients that get one now and then, change some, and go through all of them in pages.
-// The heap has to stay far below what the Events take. With KEELSON_LONG there are
-// 500,000, with the sizes that a server has, and the bound is 60 MB.
+// TestEventsStayOutOfMemory creates many Events. Meanwhile a watcher watches all of them, and clients sometimes
+// get one, change one, or list all of them in pages. The heap has to stay far below the size of the Events. With
+// KEELSON_LONG there are 500,000 Events, the sizes are those of a server, and the limit is 60 MB.
 func TestEventsStayOutOfMemory(t *testing.T) {
 	const writers = 64
 	events, bound := 30_000, uint64(12<<20)
@@ -138,7 +137,7 @@ func TestEventsStayOutOfMemory(t *testing.T) {
 	}
 }
 
-// liveHeap is what is in use after a collection.
+// liveHeap returns the bytes of the heap that are in use after a garbage collection.
 func liveHeap() uint64 {
 	runtime.GC()
 	var m runtime.MemStats

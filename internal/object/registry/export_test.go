@@ -20,7 +20,7 @@ func (r *Resource) Reencode(value []byte) ([]byte, error) {
 	return r.codec.value(context.Background(), obj)
 }
 
-// bare returns the data of a stored value alone.
+// bare returns the data of a stored value without a resourceVersion.
 func (r *Resource) bare(value []byte) ([]byte, error) {
 	if _, ok := r.codec.encoding.(*protobufEncoding); ok {
 		return wire.Raw(value)

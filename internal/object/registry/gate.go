@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 )
 
-// A Gate lets the creates of a resource in until it is closed, and tells when those that it let in are done. So who
-// closes it and then waits for Drain finds all objects in a list that is read after that, and no others come. The zero
+// A Gate admits the creates of a resource until it is closed, and reports when all admitted creates have ended.
+// After closing the gate and waiting for Drain, a list of the objects is complete: no creates follow. The zero
 // value is open. A nil Gate is always open. All methods may be called concurrently.
 type Gate struct {
 	// state is the number of creates inside; closedGate is added to it while the gate is closed.
@@ -26,7 +26,7 @@ func (g *Gate) Enter() bool {
 	case g == nil:
 		return true
 	case g.IsClosed():
-		return false // those who try the closed gate all the time must not be counted, or Drain would never find it empty
+		return false // not counted: many refused creates could keep Drain from ever finding 0
 	case g.state.Add(1) > 0:
 		return true
 	}
@@ -48,13 +48,13 @@ func (g *Gate) IsClosed() bool { return g != nil && g.state.Load() < 0 }
 func (g *Gate) SetClosed(closed bool) {
 	g.mu.Lock()
 	if closed != g.IsClosed() {
-		g.state.Add(closedGate) // which is the highest bit: to add it twice is to remove it
+		g.state.Add(closedGate) // closedGate is the highest bit, so adding it a second time removes it
 	}
 	g.mu.Unlock()
 	g.wake()
 }
 
-// wake has those who wait in Drain look again.
+// wake makes all waiting calls of Drain check the gate again.
 func (g *Gate) wake() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

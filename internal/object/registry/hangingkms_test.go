@@ -148,7 +148,7 @@ func TestHangingPluginDelaysOnlyItsObjects(t *testing.T) {
 	}
 }
 
-// TestHangingPluginAtTheStart: loading secrets does not wait for a plug-in either.
+// TestHangingPluginAtTheStart checks that loading secrets does not wait for a hanging plug-in either.
 func TestHangingPluginAtTheStart(t *testing.T) {
 	store, err := embedded.Open(embedded.Options{InMemory: true})
 	if err != nil {

@@ -1,6 +1,7 @@
-// Package registry holds what a kind is (this file and the files names.go, storage.go, selection.go, strategy.go and
-// subresource.go), and the objects of each kind (resource.go, and a file for each part of a Resource: reader.go, past.go,
-// decoder.go, renderer.go and writer.go). What a write does before it is committed is in package write.
+// Package registry has the declaration of a kind (this file and names.go, storage.go, selection.go, strategy.go
+// and subresource.go), and the objects of each kind (resource.go, and a file for each part of a Resource:
+// reader.go, past.go, decoder.go, renderer.go and writer.go). The steps of a write before it is committed are in
+// package write.
 //
 // A kind is one declaration: a *Kind value. The built-in ones are declared in
 // resource/, one folder an API group; a CustomResourceDefinition makes the same
@@ -23,8 +24,9 @@ import (
 // unstructured tree for custom resources.
 type Object = scheme.Object
 
-// TypeConverter converts objects to and from values of a merge schema. It is managedfields.TypeConverter of apimachinery,
-// whose package almost every test would link otherwise.
+// TypeConverter converts objects to and from values of a merge schema. It is the same as
+// managedfields.TypeConverter of apimachinery, and is declared here because otherwise almost every test would link
+// that package.
 type TypeConverter interface {
 	ObjectToTyped(runtime.Object, ...mergetyped.ValidationOptions) (*mergetyped.TypedValue, error)
 	TypedToObject(*mergetyped.TypedValue) (runtime.Object, error)
@@ -52,7 +54,8 @@ type Kind struct {
 	// RunBy are the components of a cluster that objects of the kind need until their containers run on a node, by the names of
 	// their Leases; nil for kinds without containers.
 	RunBy []string
-	// Finalizers are those that controllers of Kubernetes put on objects of the kind. They are for explanations alone.
+	// Finalizers are those that controllers of Kubernetes put on objects of the kind. They are only used to
+	// explain what keeps an object from being removed (package blockers).
 	Finalizers []Finalizer
 
 	// Strategy, Deletion and Table are functions of the kind's Go type. A declaration writes them for that type and
@@ -74,12 +77,13 @@ type Requests struct {
 	UnconditionalUpdate bool
 	// DefaultOrphan makes Orphan the propagation policy of a delete that names none; for other kinds it is Background.
 	DefaultOrphan bool
-	// OrphanWarning is the warning that answers a delete which leaves the policy to DefaultOrphan.
+	// OrphanWarning is the warning in the response to a delete that names no propagation policy, if DefaultOrphan
+	// is set.
 	OrphanWarning string
 	// ReturnDeleted makes DELETE answer with the removed object instead of a Status.
 	ReturnDeleted bool
-	// UncachedGet means that kube-apiserver has no watch cache for the kind (events): it responds 400 to a GET with a
-	// malformed resourceVersion, as to such a list of any kind.
+	// UncachedGet means that kube-apiserver has no watch cache for the kind (events): it responds 400 to a GET
+	// with a malformed resourceVersion. For a list it does so for every kind.
 	UncachedGet bool
 	// Resets is Subresource.Resets for writes of the object itself; nil means "status" if the Strategy has one.
 	Resets []string
@@ -92,14 +96,14 @@ type Metadata struct {
 	ValidateName func(name string, prefix bool) []string
 	// AnyFinalizer allows names of finalizers that have no domain and are not standard ones.
 	AnyFinalizer bool
-	// Last means that kube-apiserver's validation of a new object of the kind does not check metadata: it is checked if
-	// there are no other errors.
+	// Last means that the metadata of a new object is checked only if there are no other errors, because
+	// kube-apiserver's validation of the kind does not check it.
 	Last bool
 	// Repeated means that a cause is reported once for each check that finds it, as kube-apiserver does for kinds without
 	// declarative validation (KEP-5073), and for custom resources. For other kinds each cause is reported once.
 	Repeated bool
-	// OnUpdate are the checks of metadata that the kind's own validation of an update repeats after the rules of all
-	// kinds.
+	// OnUpdate are the checks of metadata that are run once more on update, after the rules of all kinds. In
+	// kube-apiserver the kind's own validation of an update repeats them.
 	OnUpdate MetaChecks
 	// OnStatusUpdate is the same for updates of the status subresource.
 	OnStatusUpdate MetaChecks
@@ -210,29 +214,30 @@ type Version struct {
 	// Disabled means that clients are not served the version. The server itself uses it all the same: objects may be
 	// stored in it, and managedFields may name it.
 	Disabled bool
-	// Introduced is the minor of Kubernetes that has the version first, if the release that is emulated does not have it yet.
-	// Gone means that the release does not have the version any more.
+	// Introduced is the first minor of Kubernetes that has the version. It is only set if the emulated release is
+	// older than that. Gone means that the emulated release no longer has the version.
 	Introduced int
 	Gone       bool
-	// Group is set where the kind is served under another group than Kind.Group
-	// too (events in events.k8s.io); empty is the Kind's own.
+	// Group is the group under which the version is served, if it is not Kind.Group. It is set
+	// for kinds that are served in two groups, such as events (also in events.k8s.io).
 	Group string
 	// New makes an empty object of this version.
 	New func() Object
-	// Default sets the version's defaults on what a client sent, and brings
-	// deprecated and current fields of the same meaning together, as
+	// Default sets the version's defaults on an object that a client sent. If a deprecated
+	// and a current field have the same meaning, it also makes them agree, as
 	// kube-apiserver's conversion to its internal version and back does.
 	Default func(Object)
-	// KeepEmpty sets an empty map of an applied configuration again where the merge left null and the version's schema does
-	// not allow that; nil if the version has no such field.
+	// KeepEmpty replaces null in an applied object by an empty map where the configuration has an empty map, the
+	// merge has left null, and the version's schema does not allow null. It is nil if the version has no such
+	// field.
 	KeepEmpty func(obj Object, configuration map[string]any)
-	// Coerce drops from what a client sent what the version's schema does not know,
-	// and returns the paths of that if track is set. An error is about a value that
-	// cannot be read. Nil where decoding has done so (typed objects).
+	// Coerce removes from an object that a client sent all fields that the version's schema
+	// does not have. If track is set, it returns the paths of these fields. It fails for a
+	// value that cannot be read. It is nil for Go types, where decoding does this.
 	Coerce func(obj Object, track bool) (unknown []string, err error)
-	// Check refuses an object of this version, with defaults, that decodes and that
-	// kube-apiserver cannot convert to its internal version all the same. It is called
-	// for what every write makes; the answer is 400.
+	// Check refuses an object of this version, with defaults, that can be decoded but that
+	// kube-apiserver cannot convert to its internal version. It is called for the result of
+	// every write; the response to an error is 400.
 	Check func(Object) error
 	// Metadata, unless nil, replaces the rules of metadata of the kind for writes in this version.
 	Metadata *Metadata
@@ -267,10 +272,10 @@ func (v *Version) fromStorage(ctx context.Context, obj Object) (Object, error) {
 	return v.FromStorage(ctx, obj)
 }
 
-// Defaulter makes a function of a Go type one of any Object.
+// Defaulter converts a function for objects of a Go type to a function for any Object, which must be of that type.
 func Defaulter[T Object](f func(T)) func(Object) { return func(o Object) { f(o.(T)) } }
 
-// Converter makes a conversion between two Go types one between any Objects.
+// Converter converts a conversion between two Go types to one for any Object, which must be of the first type.
 func Converter[A, B Object](f func(A) (B, error)) func(context.Context, Object) (Object, error) {
 	return func(_ context.Context, o Object) (Object, error) { return f(o.(A)) }
 }

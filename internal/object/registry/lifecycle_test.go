@@ -39,7 +39,7 @@ func randomMeta(r *rand.Rand) metav1.ObjectMeta {
 	return m
 }
 
-// TestLifecycleIsThatOfTheObject compares what is read from encoded bytes with what decoding the whole object finds.
+// TestLifecycleIsThatOfTheObject compares the result of reading encoded bytes with the metadata of the object.
 func TestLifecycleIsThatOfTheObject(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 500 {

@@ -57,8 +57,8 @@ type Life struct {
 // uidPath is metadata.uid of an object's message.
 var uidPath = []int32{1, 5}
 
-// Life reads an object's UID and deletion from its stored bytes, under the
-// conditions of Lookup. It is for kinds that are stored as protobuf.
+// Life reads an object's UID and deletion from its stored bytes. It sees the same changes
+// as Lookup. It is for kinds that are stored as protobuf.
 func (re *Registry) Life(ctx context.Context, gr schema.GroupResource, namespace, name string) (Life, error) {
 	r := re.resources[gr]
 	if r == nil {

@@ -23,21 +23,21 @@ type PastChange struct {
 	Author Author
 }
 
-// Past finds what the objects of a resource were, if the store keeps that (storage.History).
+// Past reads earlier states of the objects of a resource, if the store keeps them (storage.History).
 type Past struct {
 	*bound
 	reader  *Reader
-	history storage.History // nil if the store is none
+	history storage.History // nil if the store keeps no history
 }
 
 // ErrNoHistory is the error of a read of the past from a store that knows no times.
 var ErrNoHistory = errors.New("the store of the resource does not know what was written when")
 
-// KeepsAuthors reports whether it is kept who made a change of the resource.
+// KeepsAuthors reports whether the store keeps who made a change of the resource.
 func (p *Past) KeepsAuthors() bool { return p.history != nil }
 
-// View is Reader.Exactly for a revision that the store may have compacted, but still keeps. The view may be read in one namespace
-// only, unless that is "".
+// View is like Reader.Exactly, but revision may also be one that the store has compacted and still keeps. Unless
+// namespace is "", only objects in this namespace may be read from the view.
 func (p *Past) View(ctx context.Context, revision int64, namespace string) (*cache.View, error) {
 	if err := p.reader.reached(ctx, revision); err != nil {
 		return nil, err
@@ -45,8 +45,9 @@ func (p *Past) View(ctx context.Context, revision int64, namespace string) (*cac
 	return p.cache.ViewPast(ctx, revision, p.scope(namespace).Namespace)
 }
 
-// RevisionAt returns a revision at which the objects of a namespace ("" is all), or the object of a name, were as they were at t. It fails
-// with *storage.CompactedError if that is not kept.
+// RevisionAt returns a revision at which the objects of a namespace ("" means all) had their state of the time t.
+// If name is set, this is only true for the object of this name. It fails with *storage.CompactedError if that
+// state is not kept.
 func (p *Past) RevisionAt(ctx context.Context, namespace, name string, t time.Time) (int64, error) {
 	if p.history == nil {
 		return 0, ErrNoHistory
@@ -58,9 +59,9 @@ func (p *Past) RevisionAt(ctx context.Context, namespace, name string, t time.Ti
 	return p.history.RevisionAt(ctx, scope, t)
 }
 
-// EachKept calls yield with the stored value of every version of every object that is kept, and the revision of the version, until yield
-// returns false. It may have the same version twice. What is written or given up meanwhile may be left out. A store that keeps no history
-// has none.
+// EachKept calls yield for every kept version of every object, with its stored value and revision, until yield
+// returns false. It may call yield twice for the same version. Versions that are written or dropped during the
+// call may be left out. If the store keeps no history, there are no versions.
 func (p *Past) EachKept(ctx context.Context, yield func(value []byte, revision int64) bool) error {
 	if p.history == nil {
 		return nil
@@ -84,7 +85,7 @@ func (p *Past) EachKept(ctx context.Context, yield func(value []byte, revision i
 		}
 		more = result.More
 	}
-	// Below the floor there may be versions of other objects than those that were given up, each before a change that the log has.
+	// Below the floor some versions may be kept: those of changes in the log, and the last ones before these.
 	asked := storage.ChangesRequest{Prefix: p.prefix, Limit: page}
 	for more := true; more; {
 		result, err := p.history.Changes(ctx, asked)
@@ -115,8 +116,8 @@ func (p *Past) EachKept(ctx context.Context, yield func(value []byte, revision i
 // pastBytes bounds the values that one call of Changes reads.
 const pastBytes = 4 << 20
 
-// MemoryOfChanges is about how many bytes one call of Changes takes at most, and DecodedMemory about how many times as much as its stored
-// value an object takes that is decoded to a tree.
+// MemoryOfChanges is about the largest number of bytes that one call of Changes takes. DecodedMemory is about how
+// many times the size of its stored value an object takes that is decoded to a tree.
 const MemoryOfChanges, DecodedMemory = pastBytes, 8
 
 // Size returns the bytes of the stored value of the object, 0 if there is none.
@@ -127,9 +128,10 @@ func (c *PastChange) Size() int {
 	return len(c.Object.Data)
 }
 
-// Changes returns the changes of an object before a revision (0 is all), the newest first, at most limit, and fewer if they are large.
-// more is true if there are older ones; then there are at least two. The object may be gone. A store that keeps no history has the
-// versions that it has not compacted (storage.ReadVersions).
+// Changes returns the changes of an object before a revision (0 means all), the newest first. It returns at most
+// limit changes, and fewer if they are large. more is true if there are older ones; then list has at least two.
+// The object may have been deleted. From a store that keeps no history it returns the versions that are not
+// compacted (storage.ReadVersions).
 func (p *Past) Changes(
 	ctx context.Context, namespace, name string, before int64, limit int,
 ) (list []PastChange, more bool, err error) {

@@ -17,8 +17,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
-// TestWhatCannotBeShownIsNotStored: an object that its kind can store and not show is
-// refused before it is written, by a creation and by an update.
+// TestWhatCannotBeShownIsNotStored checks that a create and an update refuse an object that
+// could be stored but could not be encoded for a response.
 func TestWhatCannotBeShownIsNotStored(t *testing.T) {
 	store, err := embedded.Open(embedded.Options{InMemory: true})
 	if err != nil {

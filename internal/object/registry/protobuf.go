@@ -62,8 +62,9 @@ func (e *protobufEncoding) unstamped(value []byte) ([]byte, error) {
 	return message, err
 }
 
-// ofOtherVersion returns the message in the storage version of a value that was stored in another version, by a server of an
-// older release or one that had to be compatible with it. message is the message in value.
+// ofOtherVersion converts a value that was stored in another version to a message in the storage version. A server
+// of an older release, or one that had to be compatible with it, may have stored it. message is the message in
+// value.
 func (e *protobufEncoding) ofOtherVersion(value, message []byte) ([]byte, error) {
 	envelope, err := scheme.OpenBody(value)
 	if err != nil {
@@ -153,8 +154,8 @@ func (e *protobufEncoding) isJSON([]byte, *Version) bool { return false }
 
 func (e *protobufEncoding) isProto(v *Version) bool { return v.isStored() }
 
-// isDirect reports whether the item JSON in a version can be made from the message without decoding it: the version is the stored one, and
-// nothing is set after decoding.
+// isDirect reports whether the item JSON in a version can be made from the message without decoding it. This is
+// true for the stored version if no fields are set after decoding.
 func (e *protobufEncoding) isDirect(v *Version) bool {
 	return v.isStored() && e.kind.Storage.AfterDecode == nil
 }

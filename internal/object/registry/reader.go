@@ -21,8 +21,8 @@ type Reader struct {
 // happened yet, as kube-apiserver does.
 const maxFutureWait = 3 * time.Second
 
-// readableWait bounds how long a request or a watch waits for what one object needs to
-// be read. Most often the plug-in's own limit, three seconds, comes first.
+// readableWait limits the time that a request or a watch waits until one object can be
+// read, for example for a KMS plug-in. The plug-in's own limit is usually three seconds.
 const readableWait = 10 * time.Second
 
 // Current returns a view that reflects every write acknowledged before the call.
@@ -73,9 +73,8 @@ func (r *Reader) reached(ctx context.Context, revision int64) error {
 	return r.all.Await(ctx, revision)
 }
 
-// All calls yield in key order with all objects of a namespace, "" being all
-// namespaces, as every write acknowledged before the call has left them, until it
-// returns false.
+// All calls yield with all objects of a namespace ("" means all namespaces), in the order of their keys, until
+// yield returns false. The objects have all writes that were acknowledged before the call.
 func (r *Reader) All(ctx context.Context, namespace string, yield func(*cache.Object) bool) error {
 	view, err := r.Current(ctx)
 	if err != nil {

@@ -121,8 +121,9 @@ func (re *Registry) Each(
 	})
 }
 
-// ParseKey returns the resource, the namespace and the name that a key of the store is for; the name is empty if it is none of an
-// object. A key of a resource that the registry does not have is taken for one of a custom resource.
+// ParseKey returns the resource, the namespace and the name of the object with a key in the store. The name is
+// empty if the key is not that of an object. If the registry does not have the resource, it takes the key for one
+// of a custom resource.
 func (re *Registry) ParseKey(key string) (gr schema.GroupResource, namespace, name string) {
 	rest, ok := strings.CutPrefix(key, Root)
 	if !ok {

@@ -15,7 +15,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// Renderer makes the bytes of responses of stored objects. What it has made is kept in the cache beside the object.
+// Renderer makes the bytes of responses from stored objects, and keeps them in the cache beside the object.
 type Renderer struct {
 	*bound
 	decoder *Decoder
@@ -32,8 +32,9 @@ func (r *Renderer) indexNames() []string {
 }
 
 // ItemJSON returns the JSON of o in version v: without apiVersion and kind for a kind with a Go type, the whole
-// document for a custom resource. What has to be made for it is kept beside o, and a conversion webhook is called once
-// for all who need the object now. The result must not be changed.
+// document for a custom resource. A result that has to be made is kept beside o. If several requests need the same
+// conversion at the same time, a conversion webhook is called once for all of them. The result must not be
+// changed.
 func (r *Renderer) ItemJSON(ctx context.Context, o *cache.Object, v *Version) ([]byte, error) {
 	if o.Err() == nil && r.codec.isJSON(o.Data, v) {
 		return o.Data, nil
@@ -52,8 +53,8 @@ func (r *Renderer) encoded(ctx context.Context, o *cache.Object, id cache.Encodi
 	return r.cache.Encoded(o, id, func() ([]byte, error) { return r.encodeItem(ctx, o, v) })
 }
 
-// Prepare makes at once what ItemJSON has to make of the objects, if that costs less than one after the other: a list
-// of custom resources calls a conversion webhook once and not for each object.
+// Prepare makes the results of ItemJSON for all objects together, if this costs less than one after the other: for
+// a list of custom resources it calls a conversion webhook once, not once for each object.
 func (r *Renderer) Prepare(ctx context.Context, objects []*cache.Object) error {
 	batch, ok := r.codec.encoding.(batchEncoding)
 	if !ok {
@@ -87,7 +88,7 @@ func (r *Renderer) Prepare(ctx context.Context, objects []*cache.Object) error {
 	return nil
 }
 
-// hasItems reports whether the cache has what ItemJSON returns of all objects.
+// hasItems reports whether the cache has the results of ItemJSON for all objects.
 func hasItems(objects []*cache.Object, id cache.EncodingID) bool {
 	for _, o := range objects {
 		if _, ok := cachedItem(o, id); !ok {
@@ -97,13 +98,14 @@ func hasItems(objects []*cache.Object, id cache.EncodingID) bool {
 	return true
 }
 
-// IsPrepared reports whether Prepare may have work to do, which is less if it gets many objects at a time.
+// IsPrepared reports whether the kind may need Prepare. Callers then pass it many objects at a time, which costs
+// less than few objects at a time.
 func (r *Renderer) IsPrepared() bool {
 	_, ok := r.codec.encoding.(batchEncoding)
 	return ok
 }
 
-// HasPrepared reports whether ItemJSON has nothing left to convert of o.
+// HasPrepared reports whether ItemJSON can return the JSON of o without a conversion.
 func (r *Renderer) HasPrepared(o *cache.Object) bool {
 	batch, ok := r.codec.encoding.(batchEncoding)
 	if !ok || o.Err() != nil || batch.isJSON(o.Data, r.codec.storage) {
@@ -132,8 +134,8 @@ func (r *Renderer) ItemProto(ctx context.Context, o *cache.Object, v *Version) (
 	})
 }
 
-// MetadataJSON returns the JSON of o's metadata: a part of its item JSON if that is kept, and else made without the
-// rest of the object.
+// MetadataJSON returns the JSON of o's metadata. If the cache has the item JSON of o, the metadata is cut out of
+// it. Otherwise it is made without the rest of the object.
 func (r *Renderer) MetadataJSON(ctx context.Context, o *cache.Object) ([]byte, error) {
 	return r.cache.Encoded(o, EncodingMetadata, func() ([]byte, error) {
 		if err := o.Err(); err != nil {
@@ -205,8 +207,9 @@ func (r *Renderer) shownMetadataProto(meta []byte) ([]byte, error) {
 // protoID identifies the protobuf message in a version that is not the stored one.
 func (r *Renderer) protoID(v *Version) cache.EncodingID { return r.kind.firstEncodingID(v) + 1 }
 
-// rowID identifies the row of o in a table. Cells are made from the storage version. A custom resource has a Kind for
-// each of its versions, in which that version is the storage version; its row is as old as a conversion may be.
+// rowID identifies the row of o in a table. Cells are made from the storage version. A custom resource has a Kind
+// for each of its versions, and this version is the storage version of that Kind. If o has to be converted to it,
+// its row is used no longer than the conversion.
 func (r *Renderer) rowID(o *cache.Object) cache.EncodingID {
 	id := r.kind.firstEncodingID(r.codec.storage) + 2
 	if batch, ok := r.codec.encoding.(batchEncoding); ok && !batch.isJSON(o.Data, r.codec.storage) {

@@ -19,10 +19,11 @@ const Root = "/registry/"
 // needs one part takes that part. All methods may be called concurrently.
 type Resource struct {
 	Kind *Kind
-	// Reader finds objects: now, at a revision, and as they change. Past finds those that were changed or deleted since.
+	// Reader finds objects: now, at a revision, and as they change. Past finds earlier states, also of deleted
+	// objects.
 	Reader *Reader
 	Past   *Past
-	// Decoder makes objects in memory of what Reader and Past return, Renderer the bytes of responses.
+	// Decoder decodes the objects that Reader and Past return. Renderer makes the bytes of responses from them.
 	Decoder  *Decoder
 	Renderer *Renderer
 	// Writer changes what is stored.
@@ -83,7 +84,7 @@ func (r *Resource) Virtual() bool { return r.cache == nil }
 // Metrics returns what records how the resource is stored and read; nil records nothing.
 func (r *Resource) Metrics() *cache.Stored { return r.metrics }
 
-// Now is the time.
+// Now returns the time of the clock of API objects.
 func (r *Resource) Now() time.Time { return r.now() }
 
 // Store is where the resource's objects are.
@@ -102,8 +103,8 @@ func (b *bound) key(namespace, name string) string {
 	return name
 }
 
-// scope returns the keys of the resource in a namespace. Those of a resource without namespaces have none, although the request for a
-// Namespace names it.
+// scope returns the keys of the resource in a namespace. It ignores the namespace if the resource has no
+// namespaces: a request for a Namespace also names one.
 func (b *bound) scope(namespace string) storage.Scope {
 	if !b.kind.Namespaced {
 		namespace = ""
@@ -111,8 +112,8 @@ func (b *bound) scope(namespace string) storage.Scope {
 	return storage.Scope{Prefix: b.prefix, Namespace: namespace}
 }
 
-// objectOf makes a cache object of a stored value. It waits for what the value needs to
-// be read.
+// objectOf makes a cache object from a stored value. If the value cannot be read yet, for
+// example because a KMS plug-in has to be asked, it waits for that.
 func (b *bound) objectOf(ctx context.Context, key string, value []byte, revision int64) (*cache.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, readableWait)
 	defer cancel()

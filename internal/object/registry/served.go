@@ -30,13 +30,13 @@ func NewServed(r *Resource, v *Version) *Served {
 	gv := r.Kind.GroupVersion(v)
 	s := &Served{Kind: r.Kind, Resource: r, Version: v, GVK: gv.WithKind(r.Kind.Name), GVR: gv.WithResource(r.Kind.Resource)}
 	s.JSONHead = scheme.JSONHead(s.GVK)
-	if r.Kind.Unstructured() { // which has its apiVersion and kind among its members
+	if r.Kind.Unstructured() { // its item JSON contains apiVersion and kind
 		s.JSONHead = []byte("{")
 	}
 	return s
 }
 
-// Requests returns how requests in the version are answered.
+// Requests returns the Requests that apply to the version.
 func (s *Served) Requests() *Requests {
 	if s.Version.Requests != nil {
 		return s.Version.Requests

@@ -20,8 +20,8 @@ type Storage struct {
 	// Documents makes the kind one whose objects are unstructured; JSON must be set. Version is then the version of
 	// the requests, which the functions of the kind see.
 	Documents Documents
-	// Since is the revision since which the resource exists, 0 if it always does. A watch from an earlier one is answered
-	// 410 Expired, as by kube-apiserver, whose history of a resource begins with it.
+	// Since is the revision at which the resource began to exist, 0 if it always has. A watch from an earlier
+	// revision gets 410 Expired, as from kube-apiserver, whose history of a resource begins with the resource.
 	Since int64
 	// DefaultOnRead are fields of the stored message, as in Field.Path, that may be missing because something after
 	// the defaults removed them. Where one is missing or empty, the defaults of Version are set when the object is

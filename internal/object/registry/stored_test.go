@@ -68,9 +68,8 @@ func readDump(t *testing.T) []dumped {
 	return out
 }
 
-// TestReferenceData puts what kube-apiserver stored into a store and holds what
-// is served against what kube-apiserver served, and what would be stored again
-// against what was stored.
+// TestReferenceData puts the entries that kube-apiserver stored into a store. It compares the served objects with
+// those that kube-apiserver served, and the entries that would be stored again with the original ones.
 func TestReferenceData(t *testing.T) {
 	ctx := context.Background()
 	store, err := embedded.Open(embedded.Options{InMemory: true})
@@ -120,7 +119,7 @@ func TestReferenceData(t *testing.T) {
 			t.Errorf("no stored %s", k.GroupResource())
 		}
 	}
-	// Custom resources have no kind here; the rest is not a resource's.
+	// Custom resources have no kind here; the other entries belong to no resource.
 	want := []string{"dump.example.com", "masterleases", "peerserverleases", "ranges"}
 	for _, group := range want {
 		if skipped[group] == 0 {
@@ -144,8 +143,7 @@ func resourceOf(all *registry.Registry, key string) (*registry.Resource, string)
 	return nil, ""
 }
 
-// checkServed compares every field of what is served in JSON, and in protobuf, in
-// the version of the entry.
+// checkServed compares every field of the served object, in JSON and in protobuf, in the version of the entry.
 func checkServed(ctx context.Context, r *registry.Resource, key string, d dumped) error {
 	snap, err := r.Reader.Current(ctx)
 	if err != nil {
@@ -165,7 +163,7 @@ func checkServed(ctx context.Context, r *registry.Resource, key string, d dumped
 	if version == nil {
 		return fmt.Errorf("no version %v", d.Object["apiVersion"])
 	}
-	alone, err := r.Renderer.MetadataJSON(ctx, o) // before there is an item that it is part of
+	alone, err := r.Renderer.MetadataJSON(ctx, o) // before the cache has the item JSON
 	if err != nil {
 		return err
 	}
@@ -215,7 +213,7 @@ func checkServed(ctx context.Context, r *registry.Resource, key string, d dumped
 		version.FromStorage == nil {
 		return fmt.Errorf("metadata: %w", err)
 	}
-	// What was made once is kept.
+	// The cache keeps the item JSON.
 	before := r.Decoder.Decodes()
 	if _, err := r.Renderer.ItemJSON(ctx, o, version); err != nil || r.Decoder.Decodes() != before {
 		return fmt.Errorf("the second read decoded the object, error %v", err)
@@ -223,8 +221,8 @@ func checkServed(ctx context.Context, r *registry.Resource, key string, d dumped
 	return nil
 }
 
-// storedOtherwise are the kinds of which 1.37 stores other bytes than 1.36, from which the data is: in another version, or
-// with another field.
+// storedOtherwise has the kinds that 1.37 stores differently from 1.36, which has written the data: in another
+// version, or with another field.
 var storedOtherwise = map[string]bool{
 	"CSIDriver": true, "CSINode": true, "StatefulSet": true,
 	"MutatingAdmissionPolicy": true, "MutatingAdmissionPolicyBinding": true,
@@ -240,7 +238,7 @@ func newIn137(k *registry.Kind) bool {
 	return minor >= 37
 }
 
-// addOf137 adds what 1.37 shows of an object that 1.36 has stored.
+// addOf137 adds the fields that 1.37 adds to an object that 1.36 has stored.
 func addOf137(object map[string]any) {
 	switch object["kind"] {
 	case "CSINode":
@@ -333,7 +331,7 @@ func checkStored(ctx context.Context, store storage.Store, r *registry.Resource,
 	return nil // the defaults it lacked are stored now
 }
 
-// withoutAnnotation drops what is shown with the whole object alone.
+// withoutAnnotation removes an annotation that only responses with the whole object contain.
 func withoutAnnotation(metadata map[string]any, hidden string) map[string]any {
 	if annotations, ok := metadata["annotations"].(map[string]any); ok && hidden != "" {
 		if delete(annotations, hidden); len(annotations) == 0 {

@@ -16,13 +16,13 @@ import (
 // nil. None may keep its arguments. Where old is an argument of a function that is also called on create, it is the zero
 // value of T then.
 //
-// If T has a field Status, a status that is sent to the main resource is dropped, and so is everything but the status
-// that is sent to the status subresource.
+// If T has a field Status, a write to the main resource cannot change the status, and a write to the status
+// subresource can change nothing else.
 type Strategy[T Object] struct {
 	// StatusOnCreate leaves the status of a new object to PrepareCreate.
 	StatusOnCreate bool
-	// Generation keeps metadata.generation: 1 on create, one more when what GenerationOf returns has changed. A nil
-	// GenerationOf is the field Spec of T.
+	// Generation makes the server set metadata.generation: to 1 on create, and to one more when the result of
+	// GenerationOf has changed. If GenerationOf is nil, the field Spec of T is used.
 	Generation   bool
 	GenerationOf func(T) any
 	// StatusKeepsMeta takes labels, annotations, owner references and finalizers from the old object too when the
@@ -38,23 +38,25 @@ type Strategy[T Object] struct {
 	// RightType reports whether obj has the apiVersion and the kind of this kind: an unstructured object may have any.
 	// If not, validation reports it, and metadata is not validated.
 	RightType func(obj T) bool
-	// Validate returns the errors of an object on create and on update. The functions after it are called on one of
-	// the two only; their errors follow those of Validate. Validate is not called for updates of the status.
+	// Validate returns the errors of an object on create and on update; it is not called for updates of the
+	// status. Each of the three functions after it is called for one kind of write only. Their errors follow those
+	// of Validate.
 	Validate             func(obj T) field.ErrorList
 	ValidateCreate       func(obj T) field.ErrorList
 	ValidateUpdate       func(obj, old T) field.ErrorList
 	ValidateStatusUpdate func(obj, old T) field.ErrorList
 
-	// ValidateNamespace returns what the namespace of an object does not allow in it, of a new object and of updates of
-	// the object or its status. labels reads the labels of the namespace.
+	// ValidateNamespace returns errors for fields that the namespace of the object does not allow. It is called
+	// for new objects, and for updates of the object or its status. labels reads the labels of the namespace.
 	ValidateNamespace func(obj, old T, labels func() (map[string]string, error)) field.ErrorList
-	// ValidatePermissions returns what the user of the request may not change in obj, of updates of the object or its
-	// status. check returns the error 403 unless the user has the permission for another request, such as one for a
-	// subresource that exists only as the name of a permission. ValidatePermissions is not called for writes of the server
-	// itself. Its errors follow those of ValidateNamespace; those of the functions above follow both.
+	// ValidatePermissions returns errors for changes of obj that the user of the request has no permission for. It
+	// is called for updates of the object or its status, but not for writes of the server itself. check returns
+	// the error 403 unless the user has the permission for another request, such as one for a subresource that
+	// exists only as the name of a permission. Its errors follow those of ValidateNamespace; those of the
+	// functions above follow both.
 	ValidatePermissions func(ctx context.Context, obj, old T, check func(*request.Info) error) field.ErrorList
 
-	// Canonicalize changes a valid object to the one notation that is stored and answered.
+	// Canonicalize changes a valid object to the only notation in which it is stored and returned.
 	Canonicalize func(obj T)
 	// Warn returns warnings for the client.
 	Warn func(obj, old T) []string
@@ -247,7 +249,7 @@ func (t Table[T]) Untyped() Table[Object] {
 	return out
 }
 
-// The functions below make a function of a Go type one of any Object; nil stays nil.
+// The functions below convert a function for a Go type to one for any Object; nil stays nil.
 
 func changeOf[T Object](f func(T)) func(Object) {
 	if f == nil {
@@ -270,7 +272,7 @@ func resultOf[T Object, R any](f func(T) R) func(Object) R {
 	return func(o Object) R { return f(o.(T)) }
 }
 
-// resultOfUpdate passes a nil old, which Warn is called with on create, as the zero value of T.
+// resultOfUpdate converts f. On create, Warn is called with a nil old; f then gets the zero value of T.
 func resultOfUpdate[T Object, R any](f func(T, T) R) func(Object, Object) R {
 	if f == nil {
 		return nil

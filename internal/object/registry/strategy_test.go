@@ -29,7 +29,8 @@ func TestUntypedKeepsEveryField(t *testing.T) {
 	}
 }
 
-// untyped returns what Untyped makes of the typed groups of a Kind, of which all fields are set, or none.
+// untyped returns the results of Untyped for the typed groups of a Kind. All fields of the groups are set if set
+// is true, otherwise none.
 func untyped[T registry.Object](t *testing.T, _ T, set bool) []reflect.Value {
 	t.Helper()
 	var (
@@ -71,8 +72,8 @@ func setAny(t *testing.T, field reflect.Value) {
 	}
 }
 
-// TestUntypedOrder runs functions of which a strategy has several, and expects all of them in the order of the
-// declaration. A create has no old object, which they see as a nil of the kind's own type.
+// TestUntypedOrder runs the steps for which a strategy can have several functions. All must be called, in the
+// order of the declaration. On create there is no old object: the functions get a nil of the kind's own type.
 func TestUntypedOrder(t *testing.T) {
 	type object = *corev1.ConfigMap
 	rule := func(name string) field.ErrorList { return field.ErrorList{field.Required(field.NewPath(name), "")} }

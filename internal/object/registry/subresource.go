@@ -22,9 +22,9 @@ type Subresource struct {
 	// Also are other kinds that a POST may send, with the same fields.
 	Also []schema.GroupVersionKind
 
-	// Resets are the fields that a write of the subresource does not make its manager own, by their paths with dots, such as
-	// "status.conditions". As in kube-apiserver, they are not all fields that such a write cannot change: a manager owns the others
-	// although they did not change.
+	// Resets are the fields that the manager of a write of the subresource does not come to own, as paths with
+	// dots, such as "status.conditions". As in kube-apiserver, such a write cannot change some other fields
+	// either, but these the manager owns although they did not change.
 	Resets []string
 
 	// Status marks the status subresource, which is the field Status of the kind's Go type.
@@ -32,7 +32,7 @@ type Subresource struct {
 	// Scale maps the scale subresource.
 	Scale *Scale
 	// Update is a PUT/PATCH of a part of the parent (ephemeralcontainers, resize,
-	// finalize, approval); GET answers the parent.
+	// finalize, approval); GET returns the parent.
 	Update *UpdatePart[Object]
 	// Create handles POST (binding, eviction); nil where the server provides it
 	// (token).
@@ -40,7 +40,7 @@ type Subresource struct {
 	// New makes the empty body of Create, Default sets its defaults.
 	New     func() Object
 	Default func(Object)
-	// Connect forwards requests to what the object stands for (exec, log, proxy).
+	// Connect forwards requests to a node, pod or service (exec, log, proxy).
 	Connect *Connect
 }
 
@@ -78,8 +78,8 @@ func (s *Scale) PathIn(version string) fieldpath.Path {
 // NewScale makes an empty autoscaling/v1 Scale.
 func NewScale() Object { return &autoscalingv1.Scale{} }
 
-// UpdatePart is a subresource that changes a part of its parent. As in Strategy, a declaration is of the Go type of the
-// storage version, and ends with Untyped().
+// UpdatePart is a subresource that changes a part of its parent. As with Strategy, a declaration uses the Go type
+// of the storage version and ends with Untyped().
 type UpdatePart[T Object] struct {
 	// Prepare brings back everything of old that the subresource must not
 	// change.
@@ -127,7 +127,7 @@ func (r CreateRequest) Admitted(ctx context.Context) error {
 }
 
 // Access lets a CreateFunc reach objects through the same pipeline a client uses.
-// Errors are *apierr.Error.
+// Errors have the Status for the client.
 type Access interface {
 	// Get reads the latest object of a resource, decoded, in its storage
 	// version; the caller may change it.

@@ -23,9 +23,8 @@ type Transformer interface {
 	FromStore(ctx context.Context, key string, value []byte) (plain []byte, stale bool, err error)
 }
 
-// Transform has the values of every resource go through what transformer returns
-// for it; without it they are stored as they are. It must be called before the
-// registry is used.
+// Transform makes the values of every resource go through the Transformer that transformer returns for it. Without
+// Transform, values are stored as they are. It must be called before the registry is used.
 func (re *Registry) Transform(transformer func(schema.GroupResource) Transformer) {
 	re.transformer = transformer
 	for _, r := range re.list {
@@ -91,8 +90,8 @@ func (c *codec) toStore(ctx context.Context, key string, plain []byte) ([]byte, 
 	return value, nil
 }
 
-// versionHead returns the beginning of the values of a kind whose stored version cannot be seen in the data of an object. It is
-// nil for other kinds: those that are stored as JSON, and those that have one version only.
+// versionHead returns the beginning of the stored values of a kind if the data of an object does not show in which
+// version it is stored. It is nil for kinds that are stored as JSON, and for those that have only one version.
 func (c *codec) versionHead() []byte {
 	if e, ok := c.encoding.(*protobufEncoding); ok && len(e.kind.Versions) > 1 {
 		return e.envelope

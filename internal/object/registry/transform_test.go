@@ -152,7 +152,7 @@ func TestEncryptedValues(t *testing.T) {
 		t.Error("a write that changes nothing was written")
 	}
 
-	// Another key: what the old one wrote is refused, by name, and stays.
+	// Only another key: a value of the old key cannot be read. The error names the value, which stays.
 	r = secretsOn(t, store, "{aesgcm: {keys: ["+newKey+"]}}, {identity: {}}")
 	createSecret(t, r, "fresh")
 	if got, err := password(t, r, "fresh"); err != nil || got != "hunter2" {

@@ -21,10 +21,10 @@ import (
 // *Kind for each of its versions. They share the stored objects; the functions of each use objects of its version. All
 // methods may be called concurrently.
 type Documents interface {
-	// Normal returns a stored document as it reads today: without the fields that the schema of its version does not
-	// know, and with defaults. revision is the one of the write. The result may be the argument.
+	// Normal returns a stored document as it has to be read today: without the fields that the schema of its
+	// version does not have, and with defaults. revision is that of the write. The result may be the argument.
 	Normal(doc []byte, revision int64) ([]byte, error)
-	// IsNormal reports whether what was written at a revision is known to be stored as Normal returns it.
+	// IsNormal reports whether Normal is known to change no document that was written at a revision.
 	IsNormal(revision int64) bool
 	// Is reports whether a document has this version.
 	Is(doc []byte) bool
@@ -32,8 +32,9 @@ type Documents interface {
 	Convert(ctx context.Context, docs [][]byte) ([][]byte, error)
 	// Decode makes the object of a document, in the document's version. The caller owns it.
 	Decode(doc []byte) (Object, error)
-	// Period returns the period of time in which conversions to this version are made now, and 0 if they stay right as
-	// long as the kind exists. Those of a period may be used in it and in the next one.
+	// Period returns the number of the current period of time. A conversion to this version may be used in the
+	// period in which it was made and in the next one. Period returns 0 if conversions stay right as long as the
+	// kind exists.
 	Period() uint16
 	// Encode makes the document to store, in the version that is stored, of an object of any version.
 	Encode(ctx context.Context, obj Object) ([]byte, error)
@@ -104,8 +105,8 @@ func (e *unstructuredEncoding) encode(ctx context.Context, obj Object) ([]byte, 
 	return append(document, '\n'), nil
 }
 
-// preview converts what is to be stored back to the version of the request. So a webhook that fails to do that refuses
-// the write, and an error of the answer never hides a change.
+// preview converts the document to store back to the version of the request. So a failing webhook makes the write
+// fail before anything is stored, and not only the response.
 func (e *unstructuredEncoding) preview(ctx context.Context, b []byte, _ Object, value []byte) ([]byte, error) {
 	if e.documents.Is(value) {
 		return b, nil
@@ -139,7 +140,7 @@ func (e *unstructuredEncoding) isJSON(data []byte, _ *Version) bool { return e.d
 
 func (e *unstructuredEncoding) isProto(*Version) bool { return false }
 
-// item returns the document in the version of the kind: it has no other.
+// item returns the document in the version of the kind, which is the only version of the Kind.
 func (e *unstructuredEncoding) item(ctx context.Context, data []byte, _ *Version) ([]byte, error) {
 	if e.documents.Is(data) {
 		return data, nil

@@ -29,7 +29,8 @@ type Commit struct {
 	Unconverted bool
 }
 
-// A Conflict is the error of a write that met another one. Nothing was stored.
+// A Conflict is the error of a write if the object, or a side write, was changed by another write. Nothing was
+// stored.
 type Conflict struct {
 	// Found is the current object, nil if there is none. Err is set if it cannot be read.
 	Found *cache.Object
@@ -41,13 +42,13 @@ type Conflict struct {
 // Error implements error.
 func (c *Conflict) Error() string { return "registry: another write came first" }
 
-// Writer changes the stored objects of a resource, each change in one transaction. What a write does before is in package
-// write.
+// Writer changes the stored objects of a resource, each change in one transaction. The steps of a write before
+// that are in package write.
 type Writer struct {
 	*bound
 	reader   *Reader
 	renderer *Renderer
-	// allocator gives objects what no two of them may have; nil for most.
+	// allocator allocates the values that no two objects may have; nil for most resources.
 	allocator Allocator
 	// keepsAuthors means that the store keeps who made a change.
 	keepsAuthors bool
@@ -55,23 +56,23 @@ type Writer struct {
 
 // Result is the result of a write.
 type Result struct {
-	// Object is the object as it is (or, for a dry run, would be) stored; of a
-	// deletion as it was last.
+	// Object is the object as it is stored, or for a dry run as it would be stored. After
+	// a deletion it is the last stored state.
 	Object *cache.Object
 	// Created means that an update created the object, Deleted that the object is gone.
 	Created, Deleted bool
-	// item is the JSON in the storage version where the write made it anyway.
+	// item is the JSON in the storage version, if the write has made it.
 	item []byte
 }
 
 // SetAllocator makes a the resource's allocator. It is called before anything is
-// served. What a names has to be in the resource's own store.
+// served. The keys of its side writes must be in the resource's own store.
 func (w *Writer) SetAllocator(a Allocator) { w.allocator = a }
 
 // Allocator returns what SetAllocator set; nil for most resources.
 func (w *Writer) Allocator() Allocator { return w.allocator }
 
-// PutOp is the operation that stores obj, which is complete, as it is.
+// PutOp returns the operation that stores obj without any steps of a write. obj must be complete.
 func (w *Writer) PutOp(ctx context.Context, obj Object) (storage.Op, error) {
 	value, err := w.codec.value(ctx, obj)
 	if err != nil {
@@ -215,7 +216,7 @@ func (w *Writer) stale(ctx context.Context, found *cache.Object, value []byte) (
 	e, _, err := w.store.Get(ctx, key, 0)
 	w.metrics.Request(cache.GetOperation, start, err)
 	if err != nil || e.ModRevision != found.Revision {
-		// The write finds out about a change.
+		// If the object has changed, the write fails with a Conflict.
 		return true, err
 	}
 	plain, stale := e.Value, false
@@ -265,7 +266,8 @@ func (w *Writer) commitPut(
 	return w.written(key, value, item, revision)
 }
 
-// commit commits a transaction that changes an object of the resource, with what c adds to it, and notes its revision.
+// commit commits a transaction that changes an object of the resource, together with the side writes of c and the
+// author. It raises the result of LastWrite to the revision.
 func (w *Writer) commit(ctx context.Context, txn storage.Txn, c Commit) (int64, error) {
 	start := time.Now()
 	txn = c.SideWrites.with(txn)
@@ -297,7 +299,8 @@ var verbs = map[cache.Operation]string{
 	cache.CreateOperation: "create", cache.UpdateOperation: "update", cache.DeleteOperation: "delete",
 }
 
-// operationOf returns the operation of a transaction on its object, which is its first operation and condition.
+// operationOf returns the operation of a transaction on its object. The first operation and the first condition of
+// the transaction are those of the object.
 func operationOf(txn *storage.Txn) cache.Operation {
 	switch {
 	case len(txn.Ops) > 0 && txn.Ops[0].Delete:
@@ -382,13 +385,13 @@ func (w *Writer) written(key string, value, item []byte, revision int64) (Result
 	return result, nil
 }
 
-// Unstored is the result of a write of obj over found that is not stored.
+// Unstored returns the result of replacing found by obj, without storing anything.
 func (w *Writer) Unstored(ctx context.Context, found *cache.Object, obj Object) (Result, error) {
 	obj.SetResourceVersion(strconv.FormatInt(found.Revision, 10))
 	return w.dryResult(ctx, found.Key, obj)
 }
 
-// dryResult is the result of a write that is not done.
+// dryResult returns the result of a write of obj without storing anything.
 func (w *Writer) dryResult(ctx context.Context, key string, obj Object) (Result, error) {
 	version := obj.GetResourceVersion()
 	revision, _ := strconv.ParseInt(version, 10, 64)
@@ -401,8 +404,8 @@ func (w *Writer) dryResult(ctx context.Context, key string, obj Object) (Result,
 		return Result{}, err
 	}
 	if revision == 0 {
-		// Read stamps every object; this one was never stored. It shows what the
-		// client sent, which need not be a number.
+		// plainObject has set a resourceVersion, but this object was never stored. It gets
+		// the one that the client sent, which need not be a number.
 		if version != "" {
 			obj.SetResourceVersion(version)
 			if value, err = w.codec.encode(ctx, obj); err != nil {
@@ -417,7 +420,7 @@ func (w *Writer) dryResult(ctx context.Context, key string, obj Object) (Result,
 	return Result{Object: o, item: item}, err
 }
 
-// Computed makes a cache object of one that is stored nowhere, of a virtual kind.
+// Computed makes a cache object from an object of a virtual kind, which is stored nowhere.
 func (w *Writer) Computed(ctx context.Context, obj Object) (*cache.Object, error) {
 	result, err := w.dryResult(ctx, w.key(obj.GetNamespace(), obj.GetName()), obj)
 	return result.Object, err

@@ -110,7 +110,8 @@ func (ch *checks) allOf(all []*Condition, x any) int {
 	return passed
 }
 
-// displayPath is the path that error messages use; "" while v is quiet, which saves building it.
+// displayPath returns the path that error messages use. It returns "" while ch is quiet, which saves building the
+// path.
 func (ch *checks) displayPath() string {
 	if ch.quiet {
 		return ""

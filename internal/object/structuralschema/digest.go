@@ -65,7 +65,7 @@ func (h *hashInput) floats(all ...*float64) {
 func (h *hashInput) rule(r *apiextensionsv1.ValidationRule) {
 	text, err := json.Marshal(r)
 	if err != nil {
-		panic(err) // strings and booleans alone
+		panic(err) // cannot happen: there are only strings and booleans
 	}
 	h.text(string(text))
 }

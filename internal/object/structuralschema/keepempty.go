@@ -2,9 +2,10 @@ package structuralschema
 
 import "github.com/keelson-dev/keelson/internal/machinery/scheme"
 
-// KeepEmpty sets, in place, an empty map again where an applied configuration has one and the merge left null, which the
-// schema does not allow there. The merge leaves null where the manager applied members of the map before and now applies
-// none (kube-apiserver answers 422 to such an apply). It is called after the merge, with the defaults set.
+// KeepEmpty replaces, in place, null by an empty map where the applied configuration has an empty map and the
+// schema does not allow null. The merge leaves such a null if the manager has applied members of the map before
+// and now applies none (kube-apiserver answers 422 to such an apply). It is called after the merge, with the
+// defaults set.
 func (s *Schema) KeepEmpty(merged, configuration any) {
 	if s == nil {
 		return

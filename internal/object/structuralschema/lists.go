@@ -103,7 +103,7 @@ func keysOf(item any, names []string) map[string]any {
 const smallCount = 8
 
 // duplicates returns the indexes at which a value occurs for the second time. Values of different types are
-// different; the integer 1 and the float 1.0 are, too.
+// different, for example the integer 1 and the float 1.0.
 func duplicates(n int, value func(int) any) []int {
 	if n <= 1 {
 		return nil

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestOrderOfErrors compares the order of the errors with the validator of kube-openapi. There it is random between the members of an
-// object, so in each object here at most one member has errors.
+// TestOrderOfErrors compares the order of the errors with the validator of kube-openapi. Its order is random
+// between the members of an object, so in each object here at most one member has errors.
 func TestOrderOfErrors(t *testing.T) {
 	const props = `{"type":"object","required":["must"],"properties":{
 		"must":{"type":"string"},"i":{"type":"integer"},"i64":{"type":"integer","format":"int64","maximum":3,"enum":[1]},

@@ -199,7 +199,8 @@ func TestRecorded(t *testing.T) {
 	t.Logf("checked %v", checked)
 }
 
-// arrange treats the status as the preparation of a write does.
+// arrange changes object as the preparation of a write does: it takes from old either the status or everything
+// else.
 func arrange(object, old map[string]any, status, hasStatus bool) {
 	switch {
 	case status:

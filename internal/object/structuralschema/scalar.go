@@ -155,8 +155,8 @@ func (ch *checks) bounded(x any, bound float64, matches bool, wrong side, exclus
 	}
 }
 
-// multiple checks that a number is a multiple of factor; for an integer, of the integral part of factor if factor
-// is in the range of its type.
+// multiple checks that a number is a multiple of factor. If factor is in the range of the type (matches), an
+// integer only has to be a multiple of the integral part of factor.
 func (ch *checks) multiple(x any, factor float64, matches bool) {
 	if n, ok := x.(int64); ok && matches {
 		whole := int64(factor)
@@ -250,8 +250,8 @@ func asFloat(x any) float64 {
 // maxInteger is the largest integer up to which every integer has an exact float64.
 const maxInteger = 1<<53 - 1
 
-// isIntegral reports whether a number counts as an integer: it is one, or is larger than one by a relative error
-// below 1e-9.
+// isIntegral reports whether a number counts as an integer: it is an integer, or exceeds an integer by a relative
+// error below 1e-9.
 func isIntegral(n float64) bool {
 	if math.IsNaN(n) || n < -maxInteger || n > maxInteger {
 		return false

@@ -6,8 +6,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/structuralschema/internal/shared"
 )
 
-// Cache makes schemas that share equal nodes and compiled patterns. It holds them weakly: what no schema in use
-// refers to is freed. Its methods may be called concurrently.
+// Cache makes schemas that share equal nodes and compiled patterns. It holds them weakly: those that no schema in
+// use refers to are freed. Its methods may be called concurrently.
 type Cache struct {
 	nodes      shared.Map[digest, Schema]
 	conditions shared.Map[digest, Condition]

@@ -123,7 +123,7 @@ func integers(v any) any {
 
 // ratchet is a validator that removes the errors of unchanged values.
 type ratchet struct {
-	validate.ValueValidator // nothing of it is called but Validate
+	validate.ValueValidator // only its Validate is called
 	object                  *common.CorrelatedObject
 	schema                  *spec.Schema
 	root                    any
@@ -165,7 +165,7 @@ func twinErrors(s *spec.Schema, value, old any) []string {
 	return out
 }
 
-// errorsOfTwin returns them in their order.
+// errorsOfTwin returns the errors of kube-openapi's validator in their order.
 func errorsOfTwin(s *spec.Schema, value, old any) []string {
 	v := ratchet{object: common.NewCorrelatedObject(value, old, &celopenapi.Schema{Schema: s}), schema: s}
 	result := &validate.Result{}

@@ -63,7 +63,7 @@ type checks struct {
 	pathBuffer [12]step
 	// failed counts errors, quiet or not.
 	failed int
-	// quiet does not make errors.
+	// quiet means that errors are only counted.
 	quiet bool
 	errs  field.ErrorList
 }
@@ -366,7 +366,7 @@ func (ch *checks) invalid(value any, format string, args ...any) {
 	}
 }
 
-// wrongType adds the error of a value that has not the wanted type or format. got is the type of the value.
+// wrongType adds the error of a value that does not have the wanted type or format. got is the type of the value.
 func (ch *checks) wrongType(want string, got string) {
 	if ch.fails() {
 		ch.add(field.TypeInvalid(ch.field(), got, fmt.Sprintf("%s in body must be of type %s: %q", ch.pathText(), want, got)))
@@ -415,7 +415,7 @@ type errorsOfMember struct {
 	errs     field.ErrorList
 }
 
-// collect moves the errors from first on to those of the members.
+// collect moves the errors of ch.errs from the index first on to found, as those of the member name.
 func (ch *checks) collect(found *memberErrors, first int, name string, declared bool) {
 	if len(ch.errs) > first {
 		*found = append(*found, errorsOfMember{name, declared, slices.Clone(ch.errs[first:])})

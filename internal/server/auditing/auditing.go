@@ -54,7 +54,8 @@ type Options struct {
 	Log               *slog.Logger
 }
 
-// Open reads the policy and opens the sinks of events. It returns nil if nothing is audited.
+// Open reads the policy and opens the sinks of events. It returns nil if the configuration has no policy or no
+// sink.
 func Open(o Options) (*Auditing, error) {
 	c, files, log := o.Config, o.Files, o.Log
 	if c.PolicyFile == "" {
@@ -113,7 +114,7 @@ func (a *Auditing) openLog(c *config.AuditLog) (io.Writer, error) {
 	return file, nil
 }
 
-// batchOptions returns how events are put into batches, without the limit of batches.
+// batchOptions returns the options of c for batches. The caller sets Throttle and Concurrent.
 func batchOptions(c *config.AuditSink) sink.BatchOptions {
 	return sink.BatchOptions{
 		BufferSize: c.BufferSize, MaxBatchSize: c.BatchSize, MaxBatchWait: c.BatchWait, QPS: c.QPS, Burst: c.Burst,

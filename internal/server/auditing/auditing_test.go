@@ -15,7 +15,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource"
 )
 
-// TestOpen checks what has to be configured for anything to be audited.
+// TestOpen checks which configurations lead to an audit log.
 func TestOpen(t *testing.T) {
 	dir := t.TempDir()
 	policy := filepath.Join(dir, "policy.yaml")
@@ -47,7 +47,8 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestObjects checks that objects of built-in kinds and of what handlers answer with can be made, and others not.
+// TestObjects checks that newObjects knows the built-in kinds and the kinds that only subresources use, and no
+// others.
 func TestObjects(t *testing.T) {
 	make := newObjects(resource.Kinds(features.Gates{}))
 	if _, ok := make(corev1.SchemeGroupVersion.WithKind("Pod")).(*corev1.Pod); !ok {

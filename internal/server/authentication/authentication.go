@@ -78,7 +78,7 @@ type Authentication struct {
 	authenticators authn.Union
 }
 
-// Own is what the server has made itself.
+// Own has the certificates, the token and the keys that the server has generated itself.
 type Own struct {
 	CA []byte // of client certificates, PEM; empty if there is none
 	// FrontProxyCA is the authority of front proxies, PEM; nil if there is none.
@@ -188,7 +188,8 @@ func (a *Authentication) openAuthorities() (err error) {
 	return nil
 }
 
-// openFile returns the certificate authorities in fixed and in the file of a flag, unless path is "".
+// openFile returns the certificate authorities in fixed and, unless path is "", in that file, which is then
+// followed.
 func (a *Authentication) openFile(flag string, fixed []byte, path string) (*clientcert.Authorities, error) {
 	out := clientcert.NewAuthorities(fixed, path)
 	if path == "" {
@@ -395,13 +396,14 @@ func (a *Authentication) Filter() authenticate.Options {
 	}
 }
 
-// Start starts to follow the keys of an external signer and the secrets of tokens. writer writes what the tracker of
-// legacy tokens records.
+// Start starts the work that follows the keys of an external signer, or creates the server's own key file. It also
+// starts the tracker of legacy tokens, which records the use of tokens through writer.
 func (a *Authentication) Start(writer legacytokens.Writer) {
 	if a.Keys.signer != nil {
 		a.Work.Go("keys of the token signer", background.Forever(a.Keys.signer.Follow))
 	} else {
-		// Controllers that sign tokens themselves read the key of a new data directory, so it does not wait for a request.
+		// Controllers that sign tokens read the key file of a new data directory, so its creation cannot wait for
+		// a request.
 		a.Work.Go("key of service account tokens", func(ctx context.Context) error {
 			if !workers.Pause(ctx, keyDelay) {
 				return nil
@@ -413,7 +415,7 @@ func (a *Authentication) Start(writer legacytokens.Writer) {
 }
 
 // keyDelay is the time from the start until the key of service account tokens is generated, if no request needs it
-// earlier. That occupies a processor for 20 to 200 ms, which the first requests need.
+// earlier. Generating it takes a processor 20 to 200 ms, during which it would delay the first requests.
 const keyDelay = 100 * time.Millisecond
 
 // audiences returns the audiences of the server.
@@ -424,7 +426,7 @@ func audiences(c *config.Authentication) []string {
 	return c.ServiceAccounts.Issuers
 }
 
-// TLSConfig has base request client certificates of the current authorities. It changes and returns base.
+// TLSConfig makes base request client certificates of the current authorities. It changes and returns base.
 func (a *Authorities) TLSConfig(base *tls.Config) *tls.Config {
 	hints := &clientHints{base: base, authorities: a}
 	base.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return hints.config(), nil }
@@ -437,7 +439,7 @@ type clientHints struct {
 	base        *tls.Config
 	authorities *Authorities
 
-	mu             sync.Mutex // guards what follows
+	mu             sync.Mutex // guards the fields below
 	clients, proxy *x509.CertPool
 	current        *tls.Config
 }
@@ -464,8 +466,8 @@ func (h *clientHints) config() *tls.Config {
 	return h.current
 }
 
-// ownRequestHeaders are the headers in which the server names users to extension API servers, and the certificate that it
-// shows with them.
+// ownRequestHeaders returns the headers in which the server sends the names of users to extension API servers, and
+// the name in the client certificate that it uses for that.
 func ownRequestHeaders() config.RequestHeader {
 	return config.RequestHeader{
 		AllowedNames:    []string{certs.FrontProxyName},

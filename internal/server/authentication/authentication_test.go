@@ -23,8 +23,8 @@ func newAuthority(t *testing.T) []byte {
 	return set.CA
 }
 
-// TestClientHintsFollowTheAuthorities checks that connections are told the authorities of now, and share a configuration until these
-// change.
+// TestClientHintsFollowTheAuthorities checks that each new connection names the current authorities to clients,
+// and that connections share one configuration until the authorities change.
 func TestClientHintsFollowTheAuthorities(t *testing.T) {
 	a := Authorities{Clients: clientcert.NewAuthorities(newAuthority(t), "file"), Proxies: clientcert.NewAuthorities(newAuthority(t), "")}
 	base := a.TLSConfig(&tls.Config{MinVersion: tls.VersionTLS13})
@@ -55,8 +55,8 @@ func TestClientHintsFollowTheAuthorities(t *testing.T) {
 	}
 }
 
-// TestProxiesNeedNamesBesideClients checks that authorities which sign both clients and proxies are refused, unless proxies are
-// named: every client could name any user.
+// TestProxiesNeedNamesBesideClients checks that an authority of both clients and front proxies is refused unless
+// the names of proxies are configured. Otherwise every client could name any user.
 func TestProxiesNeedNamesBesideClients(t *testing.T) {
 	ca, file := newAuthority(t), filepath.Join(t.TempDir(), "ca.crt")
 	if err := os.WriteFile(file, ca, 0o600); err != nil {

@@ -271,7 +271,8 @@ func (au *Authorization) accessWebhook(
 	return webhookauthorizer.New(o)
 }
 
-// counted counts the decisions of an authorizer, and puts its name before the reason why it did not decide.
+// counted counts the decisions of an authorizer. If the authorizer has no opinion, it adds the authorizer's name
+// to the reason.
 type counted struct {
 	authz.Authorizer
 	counts     *authz.Metrics

@@ -13,7 +13,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
-// patience bounds every wait of these tests.
+// patience is the longest time for which these tests wait for anything.
 const patience = 10 * time.Second
 
 // logBuffer is a log that can be read while it is written.
@@ -100,7 +100,7 @@ func TestStopNamesWhatDoesNotEnd(t *testing.T) {
 	}
 	g.Go("obedient", func(ctx context.Context) error { <-ctx.Done(); return nil })
 	ctx, cancel := context.WithCancel(context.Background())
-	cancel() // nothing is waited for that has not ended yet
+	cancel() // with this context, Stop does not wait for runners that still run
 	wait.Until(t, "the obedient runner to end and the others to be named", func() bool {
 		g.Stop(ctx)
 		return strings.Contains(log.String(), `names="deaf, stubborn"`)

@@ -147,8 +147,8 @@ func (o *Options) frontProxy(out *Set) error {
 	return err
 }
 
-// OwnServing returns the serving certificate in PEM text if Ensure has made it: text with the certificate and the authority
-// that has signed it. It returns nil for other text.
+// OwnServing returns the serving certificate in PEM text that Ensure has made: the certificate, followed by the
+// authority that signed it. It returns nil for any other text.
 func OwnServing(text []byte) *x509.Certificate {
 	var found []*x509.Certificate
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
@@ -165,7 +165,7 @@ func OwnServing(text []byte) *x509.Certificate {
 	return found[0]
 }
 
-// EndsSoon reports whether Ensure would replace a certificate because of its end.
+// EndsSoon reports whether Ensure would replace a certificate because it expires soon.
 func EndsSoon(c *x509.Certificate, now time.Time) bool {
 	return c.NotAfter.Before(now.Add(renewBefore))
 }

@@ -98,7 +98,8 @@ func TestNothingIsMadeThatNobodyNeeds(t *testing.T) {
 	}
 }
 
-// TestDamagedAuthority checks that the error of an authority that cannot be used says what to do, and that this helps.
+// TestDamagedAuthority checks that the error for an unusable authority says what to do, and that Ensure succeeds
+// after that was done.
 func TestDamagedAuthority(t *testing.T) {
 	for name, damage := range map[string]func(dir string) error{
 		"certificate": func(dir string) error { return os.WriteFile(filepath.Join(dir, "ca.crt"), []byte("x"), 0o600) },

@@ -6,7 +6,8 @@ import (
 	"fmt"
 )
 
-// Names in a kubeconfig of the server: of the cluster and its context, and of the same for other machines.
+// Names of clusters and their contexts in a kubeconfig: one for clients on the server's machine, one for all
+// others.
 const (
 	ClusterName       = "keelson"
 	RemoteClusterName = "keelson-remote"
@@ -22,7 +23,7 @@ type Kubeconfig struct {
 	// CA are the certificates by which clients verify the server, PEM.
 	CA   []byte
 	User string
-	// Token is the user's token. If it is empty, the user has the certificate.
+	// Token is the user's token. If it is "", the user authenticates with Certificate.
 	Token       string
 	Certificate Pair
 }
@@ -67,7 +68,7 @@ current-context: %s
 `, clusters, user, credentials, contexts, ClusterName)
 }
 
-// quoted returns a text as a YAML string, whatever is in it.
+// quoted returns any text as a YAML string.
 func quoted(text string) []byte {
 	out, _ := json.Marshal(text) // a string in JSON is one in YAML; it cannot fail
 	return out

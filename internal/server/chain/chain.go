@@ -35,7 +35,7 @@ import (
 // Options are the dependencies of the filters.
 type Options struct {
 	Log            *slog.Logger
-	Metrics        *metrics.Metrics // where the filters register theirs
+	Metrics        *metrics.Metrics // the filters register their metrics here
 	Requests       *requestmetrics.Requests
 	Authentication authenticate.Options
 	Authorization  Authorization
@@ -44,7 +44,7 @@ type Options struct {
 	RequestTimeout time.Duration
 	// Stop configures what happens when the server stops.
 	Stop Stop
-	// Forwarder returns what forwards a request that another server handles, or nil.
+	// Forwarder returns the handler that forwards a request to another server, nil if this server handles it.
 	Forwarder func(*http.Request) http.Handler
 	// Audit is nil if auditing is not configured.
 	Audit *audit.Auditor
@@ -83,7 +83,8 @@ type Stop struct {
 	Spread time.Duration
 	// Running counts the handlers that still run although their request has timed out.
 	Running *atomic.Int64
-	// LongRunning is called when a long-running request begins, and what it returns when the request ends.
+	// LongRunning is called when a long-running request begins. The function that it returns is called when the
+	// request ends.
 	LongRunning func() (ended func())
 	// Refusing reports whether new requests are answered 429, because the server stops.
 	Refusing func() bool

@@ -77,9 +77,9 @@ func TestWarningsComeWithTheHeaders(t *testing.T) {
 	}
 }
 
-// TestHandlersKnowTheResponse checks that the Response of the context is the ResponseWriter that a handler gets: the memory of
-// a response is counted there, and the seat is released there. The filter deadline puts some requests on another goroutine,
-// with a ResponseWriter of their own.
+// TestHandlersKnowTheResponse checks that the Response in the context is the ResponseWriter that a handler gets,
+// because handlers count memory and release the seat there. The filter deadline runs some requests on another
+// goroutine, with another ResponseWriter.
 func TestHandlersKnowTheResponse(t *testing.T) {
 	fair := flowcontrol.New(flowcontrol.Options{ReadOnly: 400, Mutating: 200})
 	for name, limit := range map[string]func(http.Handler) http.Handler{
@@ -124,7 +124,7 @@ func TestFlushReachesTheConnection(t *testing.T) {
 	}
 }
 
-// discard is a ResponseWriter that costs nothing.
+// discard is a ResponseWriter that drops the response, at no cost for benchmarks.
 type discard struct{ header http.Header }
 
 func (d *discard) Header() http.Header         { return d.header }
@@ -133,8 +133,8 @@ func (d *discard) WriteHeader(int)             {}
 
 func BenchmarkChain(b *testing.B) { benchmark(b, nil) }
 
-// BenchmarkAuditedChain is the same with two events of the level Metadata for each
-// request, written to nowhere.
+// BenchmarkAuditedChain is BenchmarkChain with two audit events of the level Metadata for each request. The sink
+// drops the events.
 func BenchmarkAuditedChain(b *testing.B) {
 	p, err := policy.Parse([]byte("apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: Metadata}]"), slog.Default())
 	if err != nil {

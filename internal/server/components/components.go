@@ -43,8 +43,8 @@ func New(store storage.Store, servers int) List {
 	return list
 }
 
-// Statuses requests the health of the components, or of the one with a name unless that is "", for at most timeout. It
-// implements rest.Computed.
+// Statuses requests the health of the component with this name, or of all components if name is "". It takes at
+// most timeout. It implements rest.Computed.
 func (list List) Statuses(ctx context.Context, name string) ([]registry.Object, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

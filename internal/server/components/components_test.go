@@ -10,7 +10,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// revisions is a store that only tells its revision.
+// revisions is a store that implements only Revision.
 type revisions struct {
 	storage.Store
 	err error

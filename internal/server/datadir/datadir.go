@@ -44,8 +44,9 @@ func Certificates(dataDir string) string { return filepath.Join(dataDir, PKI) }
 // Kubeconfig returns the path of the administrator's kubeconfig in a data directory.
 func Kubeconfig(dataDir string) string { return filepath.Join(dataDir, "kubeconfig") }
 
-// Open creates the data directory if it is missing, locks it, and takes from others the rights that they should not have. It removes
-// what a command that was killed has left behind. The error wraps ErrUsed if another process has locked the directory.
+// Open creates the data directory if it is missing, locks it, and removes permissions that other users should not
+// have (see tighten). It also removes files that a killed command left behind. The error wraps ErrUsed if another
+// process has locked the directory.
 func Open(dir string, log *slog.Logger) (*Lock, error) {
 	lock, err := LockDataDir(dir)
 	if err != nil {
@@ -93,10 +94,11 @@ func check(dir string) error {
 	return nil
 }
 
-// tighten removes the permission of others to write to pki, and gives a key that others may use the mode with which the server
-// writes keys, 0600. A key that only its group may use stays so: with fsGroup in a pod, kubelet gives the group of the volume
-// these rights each time that it mounts it, and a server of another UID may need them. It only logs a warning if others may write
-// to the data directory, because some volumes of pods require that.
+// tighten removes the permission of others to write to pki. If others may use a key, it gives the key the mode
+// 0600, with which the server writes keys. It does not change a key that only its group may use: with fsGroup in a
+// pod, kubelet gives the group these permissions each time that it mounts the volume, and a server of another UID
+// may need them. If others may write to the data directory, it only logs a warning, because some volumes of pods
+// require that.
 func tighten(dir string, log *slog.Logger) error {
 	if !knowsModes {
 		return nil
@@ -115,8 +117,8 @@ func tighten(dir string, log *slog.Logger) error {
 	return nil
 }
 
-// tightenKeys gives the keys in pki that others may use the mode 0600. It does not follow links: those who could write to pki may have
-// put them there, to change the mode of other files.
+// tightenKeys gives keys in pki the mode 0600 if others may use them. It does not follow links: a user who could
+// write to pki may have put a link there, so that the server changes the mode of another file.
 func tightenKeys(pki string, log *slog.Logger) error {
 	root, err := os.OpenRoot(pki)
 	if errors.Is(err, os.ErrNotExist) {
@@ -131,7 +133,7 @@ func tightenKeys(pki string, log *slog.Logger) error {
 	for _, key := range keys {
 		info, err := root.Lstat(key)
 		if err != nil || !info.Mode().IsRegular() || info.Mode().Perm()&others == 0 {
-			continue // a file that cannot be read is reported by who needs it
+			continue // code that needs an unreadable file reports it
 		}
 		if err := root.Chmod(key, PrivateFile); err != nil {
 			return fmt.Errorf("others may use the key %s, and that cannot be changed: %w", filepath.Join(pki, key), Cause(err))
@@ -146,7 +148,7 @@ func tightenKeys(pki string, log *slog.Logger) error {
 func WarnOfWriters(dir string, log *slog.Logger) {
 	info, err := os.Stat(dir)
 	if err != nil || !knowsModes {
-		return // who uses the directory reports it
+		return // code that uses the directory reports the error
 	}
 	if info.Mode().Perm()&othersMayWrite != 0 && info.Mode()&os.ModeSticky == 0 || ownedByOther(info) {
 		log.Warn("others may write to the directory and so replace keys and data; change its mode to 0700",

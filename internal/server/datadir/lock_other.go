@@ -19,7 +19,7 @@ func LockDir(string) (*Lock, error) { return &Lock{}, nil }
 // Close does nothing.
 func (*Lock) Close() error { return nil }
 
-// knowsModes says that the mode of a file does not tell who may use it: all files seem to be open to everybody on Windows.
+// knowsModes is false, because all files seem to be open to everybody on Windows: their modes have no meaning.
 const knowsModes = false
 
 // ownedByOther returns false: the owner of a file is not known on this system.

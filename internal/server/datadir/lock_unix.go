@@ -12,7 +12,8 @@ import (
 // ErrLocked is returned if another process has locked the directory.
 var ErrLocked = errors.New("locked")
 
-// Lock is the lock of a directory, which one process has. The system releases it when the process ends for any reason.
+// Lock is the lock of a directory, which only one process can hold. The system releases it when the process ends
+// for any reason.
 type Lock struct{ file *os.File }
 
 // LockDir locks an existing directory with a file in it. It returns ErrLocked if another process has it, and does not wait.
@@ -30,7 +31,7 @@ func LockDir(dir string) (*Lock, error) {
 	return &Lock{f}, nil
 }
 
-// knowsModes says that the mode of a file tells who may use it.
+// knowsModes is true, because the mode of a file defines who may use it.
 const knowsModes = true
 
 // ownedByOther reports whether a file belongs to a user other than this one and root.

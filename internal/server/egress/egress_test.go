@@ -44,7 +44,7 @@ func write(t *testing.T, name string, content []byte) string {
 	return path
 }
 
-// place is a server that answers each line with itself, in capitals.
+// place starts a server that answers each line with the same line in capitals, and returns its address.
 func place(t *testing.T) string {
 	t.Helper()
 	return serve(t, "tcp", "127.0.0.1:0", nil, func(conn net.Conn) {
@@ -133,7 +133,7 @@ func socket(t *testing.T) string {
 	return filepath.Join(dir, "s")
 }
 
-// identity returns files of a certificate that signs itself and of its key.
+// identity returns the files of a self-signed certificate and its key, and the pair.
 func identity(t *testing.T) (certificate, key string, pair tls.Certificate) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -210,7 +210,7 @@ func TestDirectly(t *testing.T) {
 	}
 }
 
-// TestLoadAgain replaces the configuration: a dialer from before opens its next connection as the new one says.
+// TestLoadAgain replaces the configuration. A dialer from before then opens its next connection by the new one.
 func TestLoadAgain(t *testing.T) {
 	there := place(t)
 	s, err := load(t, head+"- name: cluster\n  connection: {proxyProtocol: HTTPConnect, transport: {uds: {udsName: /none}}}\n")
@@ -334,7 +334,7 @@ func TestKonnectivity(t *testing.T) {
 	}
 	g := grpc.NewServer()
 	konnectivity.RegisterProxyServiceServer(g, konnectivityServer{})
-	go g.Serve(listener) // it ends with Stop
+	go g.Serve(listener) // Serve returns after Stop
 	t.Cleanup(g.Stop)
 	s, err := load(t, head+"- name: cluster\n  connection: {proxyProtocol: GRPC, transport: {uds: {udsName: "+uds+"}}}\n")
 	if err != nil {

@@ -17,7 +17,8 @@ type Metrics struct {
 	durations        *prometheus.HistogramVec
 }
 
-// NewMetrics registers and returns the metrics, which have no series before the first connection. It may be called once.
+// NewMetrics registers and returns the metrics. They have no series before the first connection. Call it only
+// once.
 func NewMetrics(m *metrics.Metrics) *Metrics {
 	return &Metrics{
 		starts: m.Counters("apiserver_egress_dialer_dial_start_total", "[ALPHA] Dial starts, labeled by the protocol "+

@@ -62,7 +62,7 @@ func (c httpConnectProxy) handshake(ctx context.Context, conn net.Conn, address 
 		// The server sends first on each of its connections, so the destination cannot have sent anything yet.
 		return fmt.Errorf("unexpected %d bytes of buffered data from CONNECT proxy %q", reader.Buffered(), c.name)
 	case !stop():
-		return ctx.Err() // the connection has a deadline that is over
+		return ctx.Err() // the deadline of the connection has already passed
 	}
 	return nil
 }
@@ -78,7 +78,7 @@ func (p konnectivityProxy) connect(ctx context.Context) (func(context.Context, s
 			return (&net.Dialer{}).DialContext(ctx, "unix", p.socket)
 		}),
 		grpc.WithAuthority("localhost"),
-		grpc.WithBlock(), grpc.WithReturnConnectionError(), // the client dials in the old way
+		grpc.WithBlock(), grpc.WithReturnConnectionError(), // the client dials with this older kind of API
 		grpc.WithTransportCredentials(insecure.NewCredentials()), // a socket of this machine
 	)
 	if err != nil {

@@ -1,5 +1,6 @@
-// Package fairness runs API priority and fairness: it gives the controller of internal/gateway/flowcontrol the configuration that is in
-// the API, and the sizes of the resources by which it estimates what a list costs.
+// Package fairness runs API priority and fairness. It keeps the controller of internal/gateway/flowcontrol up to
+// date with the configuration in the API, and with the sizes of the resources, from which the controller estimates
+// the cost of a list.
 package fairness
 
 import (
@@ -20,9 +21,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/background"
 )
 
-// Options are what Start needs. All fields must be set.
+// Options are the dependencies of Start. All fields must be set.
 type Options struct {
-	ReadOnly, Mutating int // the requests in flight that the seats of all levels are made of
+	ReadOnly, Mutating int // the seats of all levels add up to these limits of the requests in flight
 	Registry           *registry.Registry
 	// Custom calls add for each custom resource that is in use, with the number and the bytes of its objects.
 	Custom func(add func(group, resource string, n int, bytes int64))
@@ -35,18 +36,18 @@ type Options struct {
 
 // Names of the goroutines in Options.Work.
 const (
-	Runners = "priority and fairness: " // what the names of all begin with
+	Runners = "priority and fairness: " // the prefix of all names
 	Config  = Runners + "configuration"
 	Seats   = Runners + "seats"
 )
 
-// fairness keeps what the controller knows up to date.
+// fairness keeps the configuration and the sizes of the controller up to date.
 type fairness struct {
 	Options
 	controller *flowcontrol.Controller
 	changed    chan struct{} // has an element if the configuration has changed
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	schemas map[string]*flowcontrolv1.FlowSchema
 	levels  map[string]*flowcontrolv1.PriorityLevelConfiguration
 
@@ -61,7 +62,7 @@ const (
 	sizePeriod = 10 * time.Second
 )
 
-// Start returns a controller with the current configuration, which it follows until Options.Work is stopped.
+// Start returns a controller with the current configuration. Work in Options.Work keeps it up to date.
 func Start(ctx context.Context, o Options) (*flowcontrol.Controller, error) {
 	f := &fairness{
 		Options: o, changed: make(chan struct{}, 1),
@@ -109,7 +110,7 @@ func follow[T registry.Object](f *fairness, resource string, objects map[string]
 	}
 }
 
-// configure gives the controller the current configuration.
+// configure passes the current configuration to the controller.
 func (f *fairness) configure() {
 	f.mu.Lock()
 	schemas, levels := slices.Collect(maps.Values(f.schemas)), slices.Collect(maps.Values(f.levels))
@@ -139,7 +140,7 @@ func (f *fairness) run(ctx context.Context) {
 	}
 }
 
-// count counts the objects of the resources that are in use.
+// count stores the number and the bytes of the objects of each resource in use.
 func (f *fairness) count() {
 	sizes := map[schema.GroupResource]flowcontrol.Size{}
 	for _, r := range f.Registry.Resources() {
@@ -156,7 +157,7 @@ func (f *fairness) count() {
 	f.sizes = sizes
 }
 
-// size returns how many objects a resource had when they were counted last.
+// size returns the size of a resource at the last count.
 func (f *fairness) size(group, resource string) (flowcontrol.Size, bool) {
 	f.sizesMu.RLock()
 	defer f.sizesMu.RUnlock()

@@ -68,7 +68,7 @@ func TestConfigurationIsFollowed(t *testing.T) {
 	wait.Until(t, "the conditions to be written after the change", func() bool { return updated.Load() > 0 })
 }
 
-// TestSizes counts a custom resource: its bytes are known only if lists are to be estimated by size.
+// TestSizes counts a custom resource. The bytes are known only with Options.BySize.
 func TestSizes(t *testing.T) {
 	custom := func(add func(group, resource string, n int, bytes int64)) { add("example.com", "widgets", 3, 100) }
 	for bySize, want := range map[bool]flowcontrol.Size{true: {Objects: 3, Bytes: 100}, false: {Objects: 3}} {

@@ -1,5 +1,6 @@
-// Package filewatch follows parts of the configuration that are read from files, and applies a part again when one of
-// its files has changed. A part names its files by reading them: files that another file names are followed too.
+// Package filewatch follows parts of the configuration that are read from files, and applies a part again when one
+// of its files changes. All files that a part reads are followed, also those that it reads because another file
+// names them.
 package filewatch
 
 import (
@@ -14,34 +15,34 @@ import (
 // Read returns the content of a file, as os.ReadFile does; see ReadFile.
 type Read = func(path string) ([]byte, error)
 
-// repeatAfter is the time for which a failure for another reason is not reported, if the files have not changed.
+// repeatAfter is the time for which a failure with a new reason is not reported, if the files have not changed.
 const repeatAfter = time.Minute
 
-// writing is the time after its last change in which a file may be incomplete. A periodic check waits until it has
-// passed, so that half of a file, or an empty one, is not applied.
+// writing is the time after a file's last change for which it may be incomplete. A periodic check waits until this
+// time has passed, to avoid an empty or half-written file.
 const writing = 200 * time.Millisecond
 
 // Watch follows the files of one part of the configuration. Its methods may be called concurrently.
 type Watch struct {
-	// Apply reads files with read and puts their content into effect. read must not be called concurrently, nor after
-	// Apply has returned. After an error, what was in effect before must stay in effect; Apply is then called again by each
-	// Check, because the cause may be outside of the files, or be that not all of them are replaced yet. Calls do not
-	// overlap.
+	// Apply reads files with read and puts their content into effect. It must not call read concurrently, nor
+	// after it has returned. If Apply fails, the previous content must stay in effect. Each Check then calls Apply
+	// again, because the cause may be outside of the files, or some files may not be replaced yet. Calls of Apply
+	// do not overlap.
 	Apply func(read Read) error
-	// Report is called with the result of applying changed files. A failure is reported once until files change again, and
-	// once a minute at most if the reason changes. It may be nil.
+	// Report is called with the result of applying changed files. A failure is reported once. Until the files
+	// change again, a failure with another reason is reported at most once a minute. Report may be nil.
 	Report func(error)
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
 
-	mu       sync.Mutex // held during Apply; guards what follows
+	mu       sync.Mutex // held during Apply; guards the fields below
 	files    map[string]version
 	err      error // of the last call of Apply
 	reported time.Time
 	text     string // of the failure that was reported last
 }
 
-// version is the content of a file when it was read.
+// version identifies the content that a file had when it was read.
 type version struct {
 	content [sha256.Size]byte
 	failed  string // why it could not be read; "" if it was read
@@ -68,7 +69,7 @@ func statOf(path string) stat {
 
 // read returns the content of a file and its version.
 func read(path string) ([]byte, version, error) {
-	v := version{stat: statOf(path)} // before the content: a change in between is found later
+	v := version{stat: statOf(path)} // before the content is read, so that a change in between is found later
 	content, err := ReadFile(path)
 	if err != nil {
 		v.failed = err.Error()
@@ -104,8 +105,8 @@ func (w *Watch) Check() {
 	w.check()
 }
 
-// Refresh is Check if the size or the modification time of a file has changed, which takes two system calls for each file
-// at most.
+// Refresh calls Check if the size or the modification time of a file has changed. Without a change it costs only
+// one or two system calls for each file.
 func (w *Watch) Refresh() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -117,7 +118,7 @@ func (w *Watch) Refresh() {
 	}
 }
 
-// check is Check while mu is held.
+// check does the work of Check. mu is held.
 func (w *Watch) check() {
 	if w.err == nil && !w.changed() {
 		return
@@ -137,7 +138,7 @@ func (w *Watch) check() {
 	}
 }
 
-// changed reports whether a file has other content than when it was applied. mu is held.
+// changed reports whether a file's content differs from the content that was applied. mu is held.
 func (w *Watch) changed() bool {
 	for path, v := range w.files {
 		_, now, _ := read(path) // a failure is a part of the version
@@ -178,8 +179,8 @@ func (w *Watch) Run(ctx context.Context, interval time.Duration, wake *Signal) {
 	}
 }
 
-// beingWritten reports whether a file was changed so recently that it may not be complete. It returns false if the file was
-// changed in the future, because the clock of the file system is another one.
+// beingWritten reports whether a file was changed so recently that it may be incomplete. A time in the future
+// counts as false, because the file system then has a different clock.
 func (w *Watch) beingWritten() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -63,7 +63,7 @@ func (p *part) write(t *testing.T, name, content string) {
 	}
 }
 
-// expect compares what is in effect and what was reported since the last call.
+// expect compares the contents in effect, and the reports since the last call, with the expected ones.
 func (p *part) expect(t *testing.T, step, used string, report ...string) {
 	t.Helper()
 	if got := strings.Join(p.used, "|"); got != used || !slices.Equal(p.report, report) {
@@ -185,7 +185,7 @@ func TestRefreshLooksAtSizeAndTime(t *testing.T) {
 	}
 }
 
-// TestFilesBeingWritten looks at files that were changed at different times.
+// TestFilesBeingWritten checks beingWritten for files that were changed at different times.
 func TestFilesBeingWritten(t *testing.T) {
 	p := newPart(t)
 	path := filepath.Join(p.dir, "a")
@@ -214,7 +214,7 @@ func TestFilesBeingWritten(t *testing.T) {
 	}
 }
 
-// TestRunChecksWhenItIsWoken waits for the result of a signal, with an interval that does not pass.
+// TestRunChecksWhenItIsWoken waits for the effect of a signal. The interval is too long to have an effect.
 func TestRunChecksWhenItIsWoken(t *testing.T) {
 	p := newPart(t)
 	p.write(t, "a", "one")

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// within fails the test if do does not end in a minute.
+// within runs do, and fails the test if it takes more than a minute.
 func within(t *testing.T, what string, do func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -26,8 +26,8 @@ func within(t *testing.T, what string, do func()) {
 	}
 }
 
-// TestFilesWithoutEnd replaces a file that is followed by a pipe, a device and a file that is too large, and then by a
-// good one again.
+// TestFilesWithoutEnd replaces a followed file by a pipe, a device and a file that is too large, and then by a
+// good file again.
 func TestFilesWithoutEnd(t *testing.T) {
 	p := newPart(t)
 	p.write(t, "a", "one")

@@ -1,5 +1,5 @@
-// Package frontpage shows a person who opens the address of the server in a browser what it is. Other clients get what
-// kube-apiserver gives them at the same path.
+// Package frontpage serves a page that describes the server to a person who opens its address in a browser. Other
+// clients get the same response as from kube-apiserver at that path.
 package frontpage
 
 import (
@@ -18,7 +18,7 @@ import (
 // Documentation is the address of the documentation.
 const Documentation = "https://github.com/keelson-dev/keelson/tree/main/docs"
 
-// Page is what the page shows. Everybody may read it.
+// Page is the content of the page. Everybody may read it.
 type Page struct {
 	Version    string // of the program
 	Kubernetes string // the version whose API is served
@@ -26,14 +26,14 @@ type Page struct {
 	Kubeconfig string
 	// Console is set if the server has a console.
 	Console bool
-	// Ready returns why the server is not ready.
+	// Ready returns an error if the server is not ready.
 	Ready func(context.Context) error
 }
 
 const style = `body{font:16px/1.5 system-ui,sans-serif;max-width:42em;margin:4em auto;padding:0 1em;color-scheme:light dark}` +
 	`code{font-size:.95em}`
 
-// New returns the handler of the page. It answers the requests of Wanted.
+// New returns the handler of the page, for requests for which Wanted returns true.
 func New(p Page) http.Handler {
 	sum := sha256.Sum256([]byte(style))
 	policy := "default-src 'none'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; style-src 'sha256-" +
@@ -51,8 +51,8 @@ func New(p Page) http.Handler {
 // Path is the path of the page.
 const Path = "/"
 
-// Wanted reports whether the request is one of a browser for the page. A browser names text/html first; kubectl and
-// client libraries do not name it.
+// Wanted reports whether a browser requests the page. The Accept header of browsers begins with text/html; kubectl
+// and client libraries do not send that.
 func Wanted(r *http.Request) bool {
 	return r.URL.Path == Path && (r.Method == http.MethodGet || r.Method == http.MethodHead) &&
 		strings.HasPrefix(r.Header.Get("Accept"), "text/html")
@@ -80,7 +80,8 @@ func (p *Page) text(r *http.Request) string {
 		"<p>It is used with kubectl and other clients of Kubernetes: <a href=\"" + Documentation + "\">documentation</a>.</p>\n</html>\n"
 }
 
-// Command returns a command to try first, for a shell. kubeconfig is a path; with "" it is the kubeconfig that kubectl uses.
+// Command returns a shell command to try first. kubeconfig is a path; "" means the kubeconfig that kubectl finds
+// by itself.
 func Command(kubeconfig string) string {
 	if kubeconfig == "" {
 		return "kubectl get namespaces"
@@ -88,7 +89,7 @@ func Command(kubeconfig string) string {
 	return "kubectl --kubeconfig " + quoted(kubeconfig) + " get namespaces"
 }
 
-// ConsoleCommand returns the command that opens the console without a token, for a shell. kubeconfig is as for Command.
+// ConsoleCommand returns the shell command that opens the console without a token. For kubeconfig see Command.
 func ConsoleCommand(kubeconfig string) string {
 	if kubeconfig == "" {
 		return "keelson console"
@@ -96,7 +97,7 @@ func ConsoleCommand(kubeconfig string) string {
 	return "keelson console --kubeconfig " + quoted(kubeconfig)
 }
 
-// quoted returns a path as an argument in a shell.
+// quoted returns a path as one argument of a shell command.
 func quoted(path string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("/._-+:@%,=", r)

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestLivezPassesAtFirst: while the server may still be starting /livez does not fail,
-// the other endpoints do.
+// TestLivezPassesAtFirst checks that /livez does not fail while the server may still be starting, and that the
+// other endpoints can fail.
 func TestLivezPassesAtFirst(t *testing.T) {
 	starting := true
 	checks := []Check{{Name: "slow", On: Everywhere, Probe: func(context.Context) error { return errors.New("not yet") }}}

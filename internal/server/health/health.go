@@ -28,7 +28,7 @@ const (
 // Check is one named check. Probe is called in each request; it must be cheap and return before the context ends.
 type Check struct {
 	Name string
-	// Group is a second name. If it is excluded, all checks of the group are. It may be "".
+	// Group is a second name, or "". If it is excluded, all checks of the group are excluded.
 	Group string
 	On    Endpoint
 	Probe func(context.Context) error
@@ -45,7 +45,8 @@ type Handler struct {
 	// LivezPasses reports whether the server may still be starting. While it returns true, /livez succeeds without
 	// running checks. It may be nil.
 	LivezPasses func() bool
-	// Warning returns what is wrong although all checks pass, "" if nothing is. Everybody may read it. It may be nil.
+	// Warning describes a problem that does not make a check fail, "" if there is none. Everybody may read it. It
+	// may be nil.
 	Warning func() string
 }
 
@@ -56,7 +57,7 @@ func New(checks []Check, log *slog.Logger, observe Observer) *Handler {
 
 var endpoints = map[string]Endpoint{"healthz": Healthz, "livez": Livez, "readyz": Readyz}
 
-// Serves reports whether the path is one of a handler.
+// Serves reports whether a path belongs to Handler.
 func Serves(path string) bool {
 	first, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	return endpoints[first] != 0
@@ -164,12 +165,12 @@ func (h *Handler) run(ctx context.Context, c Check, endpoint string) error {
 	return err
 }
 
-// Alive returns why /livez would fail. A check whose name or group is excluded is not run.
+// Alive returns the error with which /livez would fail. Checks with an excluded name or group are not run.
 func (h *Handler) Alive(ctx context.Context, excluded ...string) error {
 	return h.failure(ctx, "livez", excluded)
 }
 
-// Ready returns why /readyz would fail.
+// Ready returns the error with which /readyz would fail.
 func (h *Handler) Ready(ctx context.Context) error { return h.failure(ctx, "readyz", nil) }
 
 func (h *Handler) failure(ctx context.Context, endpoint string, excluded []string) error {

@@ -13,10 +13,10 @@ import (
 )
 
 const (
-	// batchBytes is how many bytes of a batchConn wait at most while others are being written.
+	// batchBytes is the largest number of bytes of a batchConn that wait while others are being written.
 	batchBytes = 16 << 10
-	// directBytes is the size of a full TLS record. Full records, and the one that follows them, are written directly: they
-	// are a long response, for which a system call more or less makes no difference.
+	// directBytes is the size of a full TLS record. Full records, and the one after them, are written directly.
+	// They belong to a long response, for which one more system call makes no difference.
 	directBytes = 16 << 10
 	// lingerTime is how long the client of a connection that is being closed may take to read the bytes that wait.
 	lingerTime = 30 * time.Second
@@ -26,18 +26,19 @@ const (
 // writes all bytes that wait with one system call, and ends when there are none. HTTP/2 writes at most 4 KiB at a time for
 // small responses and events of watches, and system calls are the largest part of their cost.
 //
-// Only connections that may speak HTTP/2 are batched, from batchWrites on. The others may be closed, or taken over by a
-// handler, right after a Write, whose bytes the client must still get however late it reads.
+// Only connections that may speak HTTP/2 are batched, after batchWrites is called. With HTTP/1.1, a connection may
+// be closed or taken over by a handler right after a Write, and the client must still get its bytes, however late
+// it reads.
 //
-// While the connection has a write deadline, Write waits until everything is written. crypto/tls sets one of 5 s when it
-// closes a connection, for an alert of its own; the bytes that wait before it have lingerTime. If the goroutine fails, it
-// closes the connection: there may be no other Write that could return the error.
+// While the connection has a write deadline, Write waits until everything is written. crypto/tls sets a deadline
+// of 5 s when it closes a connection, for its own alert. The bytes that already wait get lingerTime. If the
+// goroutine fails, it closes the connection, because there may be no later Write that could return the error.
 type batchConn struct {
 	net.Conn
 	running  *atomic.Int64   // counts the goroutines of all connections
 	stopping context.Context // is done when the server stops
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	batched bool       // batchWrites was called
 	changed sync.Cond  // waiting or writing has changed
 	waiting *[]byte    // nil if no bytes wait for the goroutine
@@ -61,7 +62,7 @@ func (c *batchConn) batchWrites() {
 	c.batched = true
 }
 
-// batches are the buffers for bytes that wait.
+// batches has buffers for waiting bytes.
 var batches = sync.Pool{New: func() any { b := make([]byte, 0, batchBytes); return &b }}
 
 // Write implements net.Conn. It waits while there is no room for p.
@@ -76,7 +77,8 @@ func (c *batchConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// batch adds p to the bytes that wait. It returns false, after all others are written, if p has to be written directly.
+// batch adds p to the waiting bytes. It returns false if p must be written directly. All others are then written
+// already.
 func (c *batchConn) batch(p []byte) (bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -101,7 +103,7 @@ func (c *batchConn) batch(p []byte) (bool, error) {
 	return true, nil
 }
 
-// fits reports whether p can wait together with the bytes that wait now.
+// fits reports whether p can be added to the waiting bytes now.
 func (c *batchConn) fits(p []byte) bool {
 	return c.batched && !c.limited && !c.long && len(p) < directBytes && (c.waiting == nil || len(*c.waiting)+len(p) <= batchBytes)
 }
@@ -139,8 +141,8 @@ func (c *batchConn) SetDeadline(t time.Time) error {
 	return errors.Join(c.Conn.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
-// limit notes a write deadline and returns the one to set: not before lingerTime while bytes wait or are being written,
-// unless the server stops.
+// limit records a write deadline and returns the deadline to set. While bytes wait or are being written, this is
+// at least lingerTime from now, unless the server stops.
 func (c *batchConn) limit(t time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -151,8 +153,8 @@ func (c *batchConn) limit(t time.Time) time.Time {
 	return t
 }
 
-// BatchHTTP2 returns a function for config.GetConfigForClient. If client and server can use HTTP/2, the function batches the
-// writes of the connection. It then calls the function that config has now, and returns its result.
+// BatchHTTP2 returns a function for config.GetConfigForClient. If client and server can use HTTP/2, the function
+// calls batchWrites of the connection. Then it calls the function that config had before, and returns its result.
 func BatchHTTP2(config *tls.Config) func(*tls.ClientHelloInfo) (*tls.Config, error) {
 	const protocol = "h2"
 	inner, spoken := config.GetConfigForClient, slices.Contains(config.NextProtos, protocol)

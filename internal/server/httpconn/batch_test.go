@@ -18,13 +18,13 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/wait"
 )
 
-// gatedConn is a connection whose Write waits for the gate and records the bytes.
+// gatedConn is a connection that records written bytes. Each Write first waits for a result from gate.
 type gatedConn struct {
 	net.Conn
 	gate   chan error // the result of the next Write
 	closed atomic.Bool
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	writes [][]byte
 }
 
@@ -51,14 +51,14 @@ func (c *gatedConn) all() [][]byte {
 	return c.writes
 }
 
-// batched returns a batchConn on inner of a client that speaks HTTP/2.
+// batched returns a batchConn on inner for which batchWrites was called.
 func batched(t *testing.T, inner net.Conn) *batchConn {
 	c := newBatchConn(inner, new(atomic.Int64), t.Context())
 	c.batchWrites()
 	return c
 }
 
-// gated returns a batchConn on a gatedConn, of which the goroutine waits in a write of the byte "0".
+// gated returns a batchConn on a gatedConn. Its goroutine waits in a write of the byte "0".
 func gated(t *testing.T) (*batchConn, *gatedConn) {
 	t.Helper()
 	inner := &gatedConn{gate: make(chan error)}
@@ -79,7 +79,7 @@ func mustWrite(t *testing.T, c net.Conn, p []byte) {
 	}
 }
 
-// TestBatchConnJoinsWrites: bytes that come while others are being written are written together.
+// TestBatchConnJoinsWrites checks that bytes that arrive during another write are then written together.
 func TestBatchConnJoinsWrites(t *testing.T) {
 	c, inner := gated(t)
 	for _, text := range []string{"1", "2", "3"} {
@@ -96,8 +96,8 @@ func TestBatchConnJoinsWrites(t *testing.T) {
 	}
 }
 
-// TestBatchConnIsBounded: a peer that reads nothing keeps batchBytes waiting at most. When its write fails, the connection
-// is closed, and so fails what waits for room, and every later Write.
+// TestBatchConnIsBounded checks that at most batchBytes wait if the peer reads nothing. When the peer's write
+// fails, the connection is closed. Then a Write that waits for room fails, and so does every later Write.
 func TestBatchConnIsBounded(t *testing.T) {
 	synctest.Test(t, testBatchConnIsBounded)
 }
@@ -134,8 +134,8 @@ func testBatchConnIsBounded(t *testing.T) {
 	}
 }
 
-// TestBatchConnWithDeadline: with a deadline, and for a full record, Write returns after the bytes are written, behind all
-// others.
+// TestBatchConnWithDeadline checks that Write returns only when its bytes, and all earlier ones, are written: if
+// there is a deadline, or the bytes are a full record.
 func TestBatchConnWithDeadline(t *testing.T) {
 	for name, p := range map[string][]byte{"deadline": []byte("2"), "full record": make([]byte, directBytes)} {
 		c, inner := gated(t)
@@ -166,7 +166,8 @@ func TestBatchConnWithDeadline(t *testing.T) {
 	}
 }
 
-// TestBatchConnEndOfLongResponse: the record that follows a full one starts no goroutine; the next one does.
+// TestBatchConnEndOfLongResponse checks that the record after a full one starts no goroutine, and that the next
+// one does.
 func TestBatchConnEndOfLongResponse(t *testing.T) {
 	inner := &gatedConn{gate: make(chan error, 3)}
 	c := batched(t, inner)
@@ -245,8 +246,8 @@ func TestBatchConnKeepsTheOrder(t *testing.T) {
 	}
 }
 
-// TestBatchConnLingers: bytes that wait when crypto/tls closes the connection have longer than its alert, unless the server
-// stops.
+// TestBatchConnLingers checks that bytes which wait when crypto/tls closes the connection get more time than the
+// alert of crypto/tls, unless the server stops.
 func TestBatchConnLingers(t *testing.T) {
 	stopping, stop := context.WithCancel(t.Context())
 	inner := &deadlineConn{gatedConn: gatedConn{gate: make(chan error)}}
@@ -288,8 +289,8 @@ func (c *deadlineConn) SetWriteDeadline(t time.Time) error {
 	return nil
 }
 
-// TestOnlyHTTP2IsBatched: the writes of a client that does not offer HTTP/2, whose connection a handler may take over, are
-// not batched; nor are those of a server that does not speak it.
+// TestOnlyHTTP2IsBatched checks that writes are not batched if the client or the server does not use HTTP/2: a
+// handler may take over such a connection.
 func TestOnlyHTTP2IsBatched(t *testing.T) {
 	for _, c := range []struct {
 		offered, spoken []string

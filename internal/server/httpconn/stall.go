@@ -1,5 +1,5 @@
-// Package httpconn has the connections of the HTTP server: small writes are put together, and a client that reads nothing does not
-// delay the end of the server.
+// Package httpconn has the connections of the HTTP server. It joins small writes, and it keeps clients that read
+// nothing from delaying the end of the server.
 package httpconn
 
 import (
@@ -18,7 +18,8 @@ const stallTime = 2 * time.Second
 type Listener struct {
 	net.Listener
 	Stopping context.Context // is done when the server stops
-	// Batches is nil, or counts the connections of which bytes wait to be written together. Then BatchHTTP2 must be in effect.
+	// Batches, unless it is nil, counts the connections with bytes that wait for writeBatches. BatchHTTP2 must
+	// then be in effect.
 	Batches *atomic.Int64
 }
 
@@ -33,18 +34,19 @@ func (l *Listener) Accept() (net.Conn, error) {
 		c.batches = newBatchConn(inner, l.Batches, l.Stopping)
 		c.Conn = c.batches
 	}
-	// It fails only for a connection that is closed.
+	// limitWrite fails only for a closed connection.
 	c.release = context.AfterFunc(l.Stopping, func() { _ = c.limitWrite() })
 	return c, nil
 }
 
-// stallConn is a connection whose client may leave no write unread for longer than stallTime, once the server stops. HTTP/2
-// has one writer for all requests of a connection, so this also bounds how long the other requests wait for it.
+// stallConn is a connection that fails if the client leaves bytes unread for stallTime after the server began to
+// stop. HTTP/2 has one writer for all requests of a connection, so this also limits how long other requests wait
+// for that writer.
 type stallConn struct {
 	net.Conn
 	stopping context.Context
 	release  func() bool
-	batches  *batchConn // Conn, or nil
+	batches  *batchConn // the same as Conn if writes are batched, else nil
 }
 
 // Write implements net.Conn.
@@ -58,7 +60,7 @@ func (c *stallConn) Write(p []byte) (int, error) {
 	return c.checked(c.Conn.Write(p))
 }
 
-// checked closes a connection whose client has read nothing for too long: the HTTP/2 server ends its requests only then.
+// checked closes a connection whose client has read nothing for stallTime: only then does HTTP/2 end its requests.
 func (c *stallConn) checked(n int, err error) (int, error) {
 	if err != nil && c.stopping.Err() != nil && errors.Is(err, os.ErrDeadlineExceeded) {
 		_ = c.Close() // the error of the write is returned

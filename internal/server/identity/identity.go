@@ -1,5 +1,5 @@
-// Package identity has what a server shows of itself and makes by itself: its serving certificate, the credentials of its
-// administrator, and the certificate for extension API servers.
+// Package identity has the certificates and credentials of a server: its serving certificate, the credentials of
+// its administrator, and the certificate for extension API servers.
 package identity
 
 import (
@@ -36,7 +36,7 @@ type Identity struct {
 	Options
 	// Serving returns the serving certificate. It is called for each connection.
 	Serving func() (*tls.Certificate, error)
-	// Roots are what clients verify the server with, PEM.
+	// Roots are the certificates, as PEM, with which clients verify the server.
 	Roots []byte
 	// AdminToken is the administrator's token. It is empty if the administrator has a client certificate, and if there is
 	// no administrator.
@@ -44,7 +44,7 @@ type Identity struct {
 	// Path is the file of the administrator's kubeconfig, empty without a data directory or an administrator.
 	Path string
 
-	mu      sync.Mutex // held while certificates are made, which may change make.Memory
+	mu      sync.Mutex // held while certificates are made; guards make.Memory
 	make    certs.Options
 	current atomic.Pointer[ownCerts]
 }
@@ -53,13 +53,14 @@ type Identity struct {
 type Options struct {
 	Config *config.Config
 	Files  *reload.Files
-	// Certificates are those of a server without a data directory, by name; new ones are added.
+	// Certificates has the certificates of a server without a data directory, by name. New ones are added to it.
 	Certificates map[string]certs.Pair
 	// RenewEvery is the interval in which Run looks whether certificates must be renewed.
 	RenewEvery time.Duration
 	// Service is the address of the Service kubernetes, Advertised the address for clients on other machines.
 	Service, Advertised net.IP
-	// URL is for clients on this machine, RemoteURL for those on others, empty if it is the same or there are none.
+	// URL is for clients on this machine. RemoteURL is for clients on other machines; it is empty if it is URL or
+	// there are none.
 	URL, RemoteURL string
 	Log            *slog.Logger
 }
@@ -70,14 +71,15 @@ type ownCerts struct {
 	serving, frontProxy *tls.Certificate // nil: the server does not make this one
 }
 
-// OwnClientAuthority reports whether client certificates of the server's own authority are accepted. They are not if the
-// operator names other authorities, and if connections have no TLS.
+// OwnClientAuthority reports whether client certificates of the server's own authority are accepted. They are not
+// if the server has no credentials of its own, if the operator configures other authorities, or if connections
+// have no TLS.
 func OwnClientAuthority(c *config.Config) bool {
 	return !c.Authentication.NoOwnCredentials && c.Authentication.ClientCAFile == "" && !c.Serving.InProcess
 }
 
-// OwnFrontProxy reports whether the server creates the certificates by which extension API servers authenticate it. It
-// does not if the operator configures the trusted authorities or the client certificate.
+// OwnFrontProxy reports whether the server creates the certificates by which extension API servers authenticate
+// it. It does not if the operator configures a client authority or the client certificate.
 func OwnFrontProxy(c *config.Config) bool {
 	return !c.Authentication.NoOwnCredentials && c.Authentication.ClientCAFile == "" && c.Authentication.RequestHeader.ClientCAFile == "" &&
 		c.Network.Aggregation.ProxyClientCertFile == ""
@@ -233,8 +235,8 @@ func (i *Identity) Renew() error {
 	return i.WriteKubeconfig()
 }
 
-// NotExpired is a probe that fails when the serving certificate that the server has created has expired: a restart, or
-// the runner that calls renew, replaces it. A certificate that the operator provides is not checked.
+// NotExpired is a probe that fails after the serving certificate that the server has made has expired. A restart
+// replaces the certificate, or the next Renew. A certificate of the operator is not checked.
 func (i *Identity) NotExpired(context.Context) error {
 	own := i.current.Load()
 	if own == nil || own.serving == nil || own.serving.Leaf == nil || time.Now().Before(own.serving.Leaf.NotAfter) {
@@ -243,8 +245,8 @@ func (i *Identity) NotExpired(context.Context) error {
 	return errors.New("the serving certificate has expired")
 }
 
-// Expiry returns a collector of the time at which the serving certificate expires, whoever made it. It shows
-// nothing for a server without one.
+// Expiry returns a collector of the time at which the serving certificate expires, also for a certificate of the
+// operator. Without a certificate it collects nothing.
 func (i *Identity) Expiry() prometheus.Collector {
 	expires := prometheus.NewDesc("keelson_serving_certificate_expiration_timestamp_seconds", "Time at which the serving "+
 		"certificate expires, in seconds since the epoch.", nil, nil)

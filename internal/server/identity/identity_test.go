@@ -23,7 +23,7 @@ func newIdentity(t *testing.T, c *config.Config) *Identity {
 	return i
 }
 
-// TestServingCertificateHasEachNameOnce checks that what several flags name is in the certificate once.
+// TestServingCertificateHasEachNameOnce checks that a name in several flags is in the certificate once.
 func TestServingCertificateHasEachNameOnce(t *testing.T) {
 	c := config.InMemory()
 	c.Serving.Address, c.Serving.ExternalHostname = "127.0.0.1", "localhost"

@@ -1,5 +1,6 @@
-// Package keptkeys says which kept versions of objects need a key that a reload of the encryption configuration has removed: objects are
-// often written again with the new key, and their past is not.
+// Package keptkeys finds the kept versions of objects that need a key which a reload of the encryption
+// configuration has removed. Current objects are often rewritten with the new key, but their old versions cannot
+// be.
 package keptkeys
 
 import (
@@ -20,11 +21,11 @@ type Check struct {
 	waiting chan encrypt.Dropped // has the last reload that was not looked at
 }
 
-// New returns a Check, whose Run has to be called.
+// New returns a Check. The caller must call Run.
 func New() *Check { return &Check{make(chan encrypt.Dropped, 1)} }
 
-// Reloaded makes Run check a reload, and does not wait for it. If an earlier reload was not checked yet, Run checks the keys
-// that both have dropped.
+// Reloaded tells Run to check a reload, and does not wait for that. If an earlier reload was not checked yet, Run
+// checks the keys that either of them has dropped.
 func (c *Check) Reloaded(dropped encrypt.Dropped) {
 	select {
 	case earlier := <-c.waiting:
@@ -74,7 +75,8 @@ func (c *Check) check(ctx context.Context, resources *directory.Directory, dropp
 	}
 }
 
-// countKept counts the kept versions of a resource that begin as one of prefixes, and returns the revision of the last one.
+// countKept counts the kept versions of a resource whose values begin with one of prefixes. last is the newest
+// revision.
 func countKept(ctx context.Context, r *directory.Resource, prefixes []string) (versions int, last int64, err error) {
 	if r.Open == nil || r.Announced {
 		return 0, 0, nil
@@ -82,7 +84,7 @@ func countKept(ctx context.Context, r *directory.Resource, prefixes []string) (v
 	served, done, err := r.Open(ctx)
 	switch {
 	case kerrors.IsNotFound(err):
-		return 0, 0, nil // it has just gone
+		return 0, 0, nil // the resource was just removed
 	case err != nil:
 		return 0, 0, err
 	}

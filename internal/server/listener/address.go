@@ -26,7 +26,7 @@ func advertised(c *config.ControlPlane, address string) (net.IP, error) {
 	return ip, nil
 }
 
-// reaches reports whether connections to an address arrive at a socket that is bound to another or the same one.
+// reaches reports whether connections to address arrive at a socket that is bound to the address bound.
 func reaches(bound, address net.IP) bool {
 	if bound.IsUnspecified() {
 		return bound.To4() == nil || address.To4() != nil // 0.0.0.0 is IPv4 only, :: is both

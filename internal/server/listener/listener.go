@@ -19,7 +19,7 @@ type Listener struct {
 	net.Listener
 	pipes   *pipes // nil: Listener is a socket
 	serving *config.Serving
-	// Advertised is where clients on other machines reach the server.
+	// Advertised is the address for clients on other machines.
 	Advertised net.IP
 }
 
@@ -95,8 +95,8 @@ func (l *Listener) AdvertisedHostPort() string {
 	return net.JoinHostPort(host, strconv.Itoa(l.Port()))
 }
 
-// RemoteURL returns the URL for clients on other machines. It is empty if it is the one for clients on this machine, and if
-// there are no others, because the server listens on a loopback address and no host name is configured.
+// RemoteURL returns the URL for clients on other machines. It is empty if it would be the same as URL, or if there
+// are no such clients: the server listens on a loopback address and no host name is configured.
 func (l *Listener) RemoteURL() string {
 	remote := "https://" + l.AdvertisedHostPort()
 	if l.pipes != nil || l.serving.ExternalHostname == "" && net.ParseIP(l.serving.Address).IsLoopback() || remote == l.URL() {

@@ -1,5 +1,5 @@
-// Package logwatch detects that the log is blocked, for example because its pipe is not read. Each request that logs something then
-// hangs.
+// Package logwatch detects a blocked log, for example a pipe that nobody reads. Each request that logs something
+// then waits forever.
 package logwatch
 
 import (
@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// Watch knows which calls of the log have not ended.
+// Watch records the calls of the log that have not returned.
 type Watch struct {
 	now func() time.Time
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	next    int
-	running map[int]time.Time // when the calls began that have not ended
+	running map[int]time.Time // start times of the calls that have not returned
 }
 
 // maxTime is the time limit of a call of the log, as in kube-apiserver.
@@ -27,7 +27,7 @@ func New(now func() time.Time) *Watch {
 	return &Watch{now: now, running: map[int]time.Time{}}
 }
 
-// Handler returns a handler that calls h and is watched.
+// Handler returns a handler that calls h and records the call while it runs.
 func (w *Watch) Handler(h slog.Handler) slog.Handler { return &handler{Handler: h, watch: w} }
 
 // Probe is a health check. It fails if a call of the log has taken more than two minutes and has not ended.

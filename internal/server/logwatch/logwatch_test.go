@@ -46,7 +46,7 @@ func TestABlockedLogIsUnhealthy(t *testing.T) {
 	}
 }
 
-// calls returns when the running calls began.
+// calls returns the start times of the running calls.
 func (w *Watch) calls() (out []time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -43,7 +43,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	return n, c.wrap("write", err)
 }
 
-// wrap returns err as net.Conn returns errors: in a *net.OpError, except for io.EOF and io.ErrClosedPipe.
+// wrap returns err in a *net.OpError, as other connections do, except for io.EOF and io.ErrClosedPipe.
 func (c *conn) wrap(op string, err error) error {
 	if err == nil || err == io.EOF || err == io.ErrClosedPipe {
 		return err
@@ -84,8 +84,8 @@ func (c *conn) SetWriteDeadline(t time.Time) error {
 
 // direction carries the bytes from the writer at one end to the reader at the other end.
 type direction struct {
-	mu      sync.Mutex // guards what follows
-	changed sync.Cond  // of mu: anything below has changed
+	mu      sync.Mutex // guards the fields below
+	changed sync.Cond  // signals a change of any field below
 	// data[start:] has the bytes that are written and not read.
 	data           []byte
 	start          int
@@ -163,7 +163,7 @@ func (d *direction) write(p []byte) (int, error) {
 	}
 }
 
-// append adds bytes, for which there is room. The caller holds mu.
+// append adds bytes. There must be room for them. The caller holds mu.
 func (d *direction) append(p []byte) {
 	if d.start > 0 && len(d.data)+len(p) > cap(d.data) {
 		d.data = d.data[:copy(d.data, d.data[d.start:])]
@@ -173,7 +173,7 @@ func (d *direction) append(p []byte) {
 	d.changed.Broadcast()
 }
 
-// closeReader makes reads and writes fail. Bytes that were not read are dropped.
+// closeReader makes reads and writes fail, and drops unread bytes.
 func (d *direction) closeReader() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -182,7 +182,7 @@ func (d *direction) closeReader() {
 	d.changed.Broadcast()
 }
 
-// closeWriter makes writes fail, and reads when everything was read.
+// closeWriter makes writes fail. Reads fail after all written bytes were read.
 func (d *direction) closeWriter() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

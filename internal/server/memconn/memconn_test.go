@@ -16,7 +16,7 @@ import (
 
 var addr = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1}
 
-// TestConn is the suite of package nettest for all kinds of connections.
+// TestConn runs the test suite for net.Conn of package nettest.
 func TestConn(t *testing.T) {
 	nettest.TestConn(t, func() (c1, c2 net.Conn, stop func(), err error) {
 		c1, c2 = New(addr)
@@ -24,8 +24,9 @@ func TestConn(t *testing.T) {
 	})
 }
 
-// TestBuffer: a write of up to limit bytes needs no reader; a longer one waits for the reader until its deadline, and says
-// how many bytes were taken. All of them are read in order, also after Close of the writer.
+// TestBuffer checks that a write of up to limit bytes needs no reader. A longer one waits for a reader until its
+// deadline, and returns the number of bytes that were taken. They are read in order, also after Close of the
+// writer.
 func TestBuffer(t *testing.T) {
 	a, b := New(addr)
 	content := make([]byte, limit+1000)
@@ -61,7 +62,7 @@ func TestBuffer(t *testing.T) {
 	}
 }
 
-// TestLaterDeadline: a deadline that was replaced has no effect.
+// TestLaterDeadline checks that a deadline has no effect after it was replaced.
 func TestLaterDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := New(addr)

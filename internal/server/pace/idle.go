@@ -13,23 +13,23 @@ const (
 	checkInterval   = time.Second
 	idleAllocations = 1 << 20
 
-	// An idle process collects its garbage only if there is at least minGarbage bytes of it, or one part in
-	// garbageShare of the live heap if that is more.
+	// An idle process collects its garbage only if it has at least minGarbage bytes of it, and at least the live
+	// heap divided by garbageShare.
 	minGarbage   = 4 << 20
 	garbageShare = 16
 
-	// minFreePause is the shortest time between two collections of an idle process. For the least garbage that is worth
-	// one, the time is freePausePerMebibyte for each mebibyte of the live heap, because marking a mebibyte takes about a
-	// millisecond; for more garbage it is shorter in proportion.
+	// minFreePause is the shortest time between two collections of an idle process. With the least garbage that is
+	// worth a collection, the time is freePausePerMebibyte for each mebibyte of the live heap, because marking a
+	// mebibyte takes about a millisecond. With twice as much garbage the time is half as long, and so on.
 	minFreePause         = 2 * time.Second
 	freePausePerMebibyte = 50 * time.Millisecond
 
 	allocatedMetric = "/gc/heap/allocs:bytes"
 )
 
-// FreeWhenIdle collects the garbage of this process and returns the free memory of its heap to the operating system
-// whenever the process is idle, until ctx ends. Without it an idle process keeps the memory that a burst of requests
-// has allocated.
+// FreeWhenIdle runs until ctx ends. Whenever the process is idle, it collects the garbage and returns the free
+// memory of the heap to the operating system. Without this, an idle process would keep the memory that a burst of
+// requests has allocated.
 func FreeWhenIdle(ctx context.Context) {
 	var f freer
 	ticker := time.NewTicker(checkInterval)

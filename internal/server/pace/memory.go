@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// Memory is how much memory a process may use, in bytes.
+// Memory has the limits of the memory that a process may use, in bytes.
 type Memory struct {
-	Machine int64 // what the machine has; 0 if it is unknown
-	Limit   int64 // what the control groups of the process allow; 0 if they allow all
+	Machine int64 // the memory of the machine; 0 if unknown
+	Limit   int64 // the limit of the control groups of the process; 0 if there is none
 }
 
 // ReadMemory reads from files below /proc and /sys how much memory this process may use. root is the root directory of the
@@ -39,8 +39,8 @@ func ReadMemory(root fs.FS) Memory {
 	return m
 }
 
-// Usable returns what the process may use: the least of what the machine has, the control groups allow and the memory
-// limit of the runtime is. It is 0 if nothing of that is known.
+// Usable returns the least of three limits: the memory of the machine, the limit of the control groups, and the
+// memory limit of the Go runtime. It is 0 if none of them is known.
 func (m Memory) Usable() int64 {
 	least := int64(math.MaxInt64)
 	for _, n := range []int64{m.Machine, m.Limit, debug.SetMemoryLimit(-1)} {
@@ -54,7 +54,8 @@ func (m Memory) Usable() int64 {
 	return least
 }
 
-// controlGroup is a control group of this process: dir below mount, with the limit in file.
+// controlGroup is a control group of this process. Its directory is dir below mount. Its file with the name file
+// has the limit.
 type controlGroup struct{ mount, dir, file string }
 
 // controlGroups returns the control groups that limit the memory of this process, of both versions.
@@ -90,7 +91,7 @@ func readNumber(root fs.FS, name string) (int64, bool) {
 	return n, err == nil && n > 0 // "max" is no limit
 }
 
-// machineMemory returns MemTotal, which /proc/meminfo has in KiB.
+// machineMemory returns MemTotal of /proc/meminfo, in bytes. The file has it in KiB.
 func machineMemory(root fs.FS) int64 {
 	content, err := fs.ReadFile(root, "proc/meminfo")
 	if err != nil {

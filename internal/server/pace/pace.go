@@ -18,7 +18,7 @@ const (
 	// bound is half of the live heap where that is more.
 	leastHeadroom = 36 << 20
 	mostHeadroom  = 48 << 20
-	// leastPercent bounds the headroom of a large heap from below.
+	// leastPercent is the least headroom of a large heap, in percent of the live heap.
 	leastPercent = 12
 	maxPercent   = 800
 
@@ -35,8 +35,8 @@ const (
 	userMetric      = "/cpu/classes/user:cpu-seconds"
 )
 
-// limitShare is the share of what the control groups allow that the Go runtime may use, in percent. The rest is for the
-// pages of the program and for what the runtime gives back late.
+// limitShare is the part of the control groups' limit that the Go runtime may use, in percent. The rest is for the
+// code of the program, and for memory that the runtime returns late.
 const limitShare = 90
 
 // Start begins to adjust GOGC of this process, unless the environment contains GOGC. If control groups limit its memory
@@ -54,7 +54,7 @@ func Start(getenv func(string) string, memory Memory) {
 	adjustAfterEachCollection(p)
 }
 
-// pacer sets GOGC when it has changed.
+// pacer computes GOGC and sets it when it changes.
 type pacer struct {
 	sample   []metrics.Sample
 	current  int     // GOGC

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestPercent is a transcript of collections: when each was, the live heap, the processor time since the one before, and
-// GOGC afterwards.
+// TestPercent is a transcript of collections. A line has the time of one, the live heap, the processor time since
+// the previous one, and GOGC afterwards.
 func TestPercent(t *testing.T) {
 	p := newPacer()
 	at, collector, user := time.Unix(1000, 0), 0.0, 0.0

@@ -22,27 +22,28 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
 )
 
-// Files are the parts of the configuration that are read from files. Every file that may be replaced while the server runs is read
-// through Load, at the start and later. Nil Files apply files once. The methods may be called concurrently.
+// Files has the parts of the configuration that are read from files. Every file that may be replaced while the
+// server runs is read through Load. With a nil Files, parts are applied only once. The methods may be called
+// concurrently.
 type Files struct {
-	// Wake makes the server look at all files at once when it is fired.
+	// Wake makes the server check all files now. Call its method Fire.
 	Wake filewatch.Signal
 
 	every   time.Duration
 	log     *slog.Logger
 	metrics *fileMetrics
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	parts []*followedPart
 	work  *background.Group // nil before Start
 }
 
 // Part is a part of the configuration that is read from files.
 type Part struct {
-	// Flag names the part in the log and in metrics, with its dashes. Path is its first file.
+	// Flag, with its dashes, is the name of the part in the log and in metrics. Path is its first file.
 	Flag, Path string
-	// Apply is filewatch.Watch.Apply. What it puts into effect must be safe while requests are served: requests that have
-	// begun go on with what they have.
+	// Apply is filewatch.Watch.Apply. It is called while requests are served. A request that has begun may
+	// continue with the previous content.
 	Apply func(read filewatch.Read) error
 	// Observe, unless it is nil, is called with the result of applying a change.
 	Observe func(error)
@@ -54,7 +55,7 @@ type followedPart struct {
 	bad   bool // its files cannot be used; guarded by Files.mu
 }
 
-// New returns Files that are looked at in an interval, whose metrics are registered.
+// New returns Files that are checked in the given interval. It registers their metrics.
 func New(every time.Duration, log *slog.Logger, m *metrics.Metrics) *Files {
 	return &Files{every: every, log: log, metrics: newMetrics(m)}
 }
@@ -124,8 +125,8 @@ func (f *Files) Check() {
 	}
 }
 
-// follow follows the files of a part. Each part has a goroutine, because applying some parts takes as long as another
-// program needs to answer. mu is held.
+// follow follows the files of a part. Each part has its own goroutine, because some parts wait for the answer of
+// another program while they are applied. mu is held.
 func (f *Files) follow(p *followedPart) {
 	name := "changes of " + p.Flag
 	for i, same := 0, 0; f.parts[i] != p; i++ {
@@ -137,7 +138,7 @@ func (f *Files) follow(p *followedPart) {
 	f.work.Go(name, background.Forever(func(ctx context.Context) { p.watch.Run(ctx, f.every, &f.Wake) }))
 }
 
-// Pair is a certificate with its key in files.
+// Pair has the files of a certificate and its key.
 type Pair struct {
 	Flag, CertFile, KeyFile string
 	// Use, unless it is nil, is called with each version of the certificate before connections have it.
@@ -176,7 +177,8 @@ func (f *Files) Pair(p Pair) (func() (*tls.Certificate, error), error) {
 	}, nil
 }
 
-// Authorities applies the certificate authorities in a file. use is called with each version of them.
+// Authorities follows the certificate authorities in a file. use is called with the first version and each later
+// one.
 func (f *Files) Authorities(flag, path string, use func(*x509.CertPool)) error {
 	return f.File(flag, path, func(content []byte) error {
 		pool := x509.NewCertPool()
@@ -188,9 +190,9 @@ func (f *Files) Authorities(flag, path string, use func(*x509.CertPool)) error {
 	})
 }
 
-// ClientTLS returns a function that returns the TLS configuration for a new connection to another server: the
-// certificate authorities in caFile (those of the system if it is ""), and the certificate of p, unless its files are
-// "". It returns nil without an error if all are "". Changes do not affect open connections.
+// ClientTLS returns a function that returns the TLS configuration for a new connection to another server. It has
+// the authorities in caFile, or those of the system if caFile is "", and the certificate of p if that has files.
+// If there are no files at all, ClientTLS returns nil without an error. Changes do not affect open connections.
 func (f *Files) ClientTLS(caFlag, caFile string, p Pair) (func() *tls.Config, error) {
 	if caFile == "" && p.CertFile == "" {
 		return nil, nil
@@ -235,7 +237,7 @@ func (f *Files) Webhook(flag, path string, o webhook.Options) (*webhook.Client, 
 	return client, err
 }
 
-// File applies the content of one file.
+// File follows one file: apply is called with its content now, and after each change.
 func (f *Files) File(flag, path string, apply func(content []byte) error) error {
 	_, err := f.Load(Part{Flag: flag, Path: path, Apply: func(read filewatch.Read) error {
 		content, err := read(path)
@@ -257,5 +259,5 @@ func OfField(flag string, err error) error {
 	return fmt.Errorf("%s: %w", flag, err)
 }
 
-// Hash returns the hash of a configuration as metrics show it.
+// Hash returns the hash of a configuration in the format of metrics.
 func Hash(content []byte) string { return fmt.Sprintf("sha256:%x", sha256.Sum256(content)) }

@@ -23,7 +23,7 @@ func TestPartsThatAreLoadedLateAreFollowed(t *testing.T) {
 	t.Cleanup(func() { work.Stop(context.Background()) })
 	files.Start(work)
 	applied, path := make(chan string, 10), filepath.Join(t.TempDir(), "f")
-	write := func(content string) { // as a whole: the files are followed meanwhile
+	write := func(content string) { // writes the whole file at once, because it is being followed
 		t.Helper()
 		if err := certs.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)

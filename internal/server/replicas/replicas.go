@@ -17,11 +17,12 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/identity"
 )
 
-// Compare compares the credentials that this server accepts with those that the other servers on the store accept. If
-// clients of one would be refused by another, because each has made an authority or a key in its own data directory, it returns
-// an error: behind a load balancer every other request would fail. If flags or the lack of a data directory are the reason, it
-// only logs a warning, because the files may be about to be replaced on all servers. Servers that start at the same time do not
-// see each other here, and log it later: Compare sets what record needs for that.
+// Compare compares the credentials that this server accepts with those that the other servers on the store accept.
+// It returns an error if another server would refuse clients of this one because each has made an authority or a
+// key in its own data directory: behind a load balancer every other request would fail. If flags are the reason,
+// or if there is no data directory, it only logs a warning: the files may be about to be replaced on all servers.
+// Servers that start at the same time do not find each other here. Compare sets record.Accepts, with which they
+// compare again and log the difference later.
 func Compare(ctx context.Context, a *authentication.Authentication, record *peers.Record, log *slog.Logger) error {
 	record.Accepts = func() peers.Accepts { return accepts(a) }
 	found, err := separate(ctx, a, record)
@@ -45,7 +46,8 @@ func Compare(ctx context.Context, a *authentication.Authentication, record *peer
 	return nil
 }
 
-// accepts returns what this server accepts credentials by. It makes the server's own key of tokens, if that signs.
+// accepts returns the authorities and keys with which this server verifies credentials. It may create the server's
+// own key.
 func accepts(a *authentication.Authentication) peers.Accepts {
 	var out peers.Accepts
 	if a.Authorities.Clients != nil {
@@ -54,7 +56,7 @@ func accepts(a *authentication.Authentication) peers.Accepts {
 	if a.Keys.Source == nil {
 		return out
 	}
-	keys, _, err := a.Keys.Source.PublishedKeys() // who signs tokens reports the error
+	keys, _, err := a.Keys.Source.PublishedKeys() // code that signs tokens reports the error
 	for _, key := range keys {
 		if err == nil {
 			out.TokenKeys = append(out.TokenKeys, key.ID)
@@ -73,15 +75,15 @@ func fingerprints(text []byte) (out []string) {
 	return out
 }
 
-// replica is another server on the store with which this one has no authorities of client certificates, or no keys of
-// tokens, in common.
+// replica is another server on the store that accepts no authority of client certificates, or no key of tokens,
+// that this server accepts.
 type replica struct {
 	peers.Other
 	authorities, keys bool
 	pki               string // of this server; "" without a data directory
 }
 
-// separate returns the first such server, nil if there is none.
+// separate returns the first replica that it finds among the other servers, nil if there is none.
 func separate(ctx context.Context, a *authentication.Authentication, record *peers.Record) (*replica, error) {
 	others, err := record.Others(ctx)
 	if err != nil || len(others) == 0 {
@@ -100,14 +102,14 @@ func separate(ctx context.Context, a *authentication.Authentication, record *pee
 	return nil, nil
 }
 
-// made reports whether this server has made what is separate in its data directory.
+// made reports whether this server made its different authority or key itself, in its data directory.
 func (r *replica) made(c *config.Config) bool {
 	tokens := &c.Authentication.ServiceAccounts
 	return c.Storage.DataDir != "" && (r.authorities && identity.OwnClientAuthority(c) ||
 		r.keys && tokens.SigningEndpoint == "" && tokens.SigningKeyFile == "")
 }
 
-// describe says what is separate, and what to do.
+// describe returns an error with the credentials that differ, and with what to do.
 func (r *replica) describe() *config.Error {
 	var what, files, fields []string
 	if r.authorities {

@@ -16,8 +16,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
-// accepting returns the authentication of a server that accepts client certificates of a new authority, which it has made itself
-// unless caFile is given.
+// accepting returns the authentication of a server with an authority for client certificates: its own new one, or,
+// if caFile is not "", the one in that file.
 func accepting(t *testing.T, caFile string) *authentication.Authentication {
 	t.Helper()
 	set, err := certs.Ensure(certs.Options{Admin: true})
@@ -34,7 +34,7 @@ func accepting(t *testing.T, caFile string) *authentication.Authentication {
 	return a
 }
 
-// running returns a store with the record of a server that accepts what a accepts.
+// running returns a store with the record of a server whose accepted credentials are those of a.
 func running(t *testing.T, a *authentication.Authentication) storage.Store {
 	t.Helper()
 	store, err := embedded.Open(embedded.Options{InMemory: true})
@@ -62,8 +62,8 @@ func running(t *testing.T, a *authentication.Authentication) storage.Store {
 	return store
 }
 
-// TestServersWithoutACommonAuthority checks that a second server refuses to start if both have made an authority, and only tells of it
-// if a flag names the authority.
+// TestServersWithoutACommonAuthority checks that a second server does not start if both have made an authority. If
+// a flag sets the authority, the server only logs a warning.
 func TestServersWithoutACommonAuthority(t *testing.T) {
 	first := accepting(t, "")
 	store := running(t, first)

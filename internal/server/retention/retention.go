@@ -27,8 +27,8 @@ func (r rule) sameScope(o rule) bool {
 	return r.resource == o.resource && r.namespace == o.namespace
 }
 
-// shortLived are the resources of which no history is kept unless a rule names them: they change all the time, and tell
-// little.
+// shortLived has the resources without history unless a rule names them: they change all the time, and their old
+// versions are of little use.
 var shortLived = []string{"events", "leases.coordination.k8s.io"}
 
 // parse returns the rules of Storage.HistoryRetention.
@@ -55,7 +55,7 @@ func parse(values []string) (rules []rule, err error) {
 	return rules, nil
 }
 
-// parseDays parses a duration that may be in days: 7d.
+// parseDays parses a duration, which may also be in days, such as 7d.
 func parseDays(s string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(s, "d"); ok {
 		n, err := strconv.ParseUint(days, 10, 16)
@@ -67,11 +67,11 @@ func parseDays(s string) (time.Duration, error) {
 	return time.ParseDuration(s)
 }
 
-// defaultRetention is for everything on a disk for which HistoryRetention has no other value.
+// defaultRetention applies to everything on a disk, unless HistoryRetention has a rule without a scope.
 const defaultRetention = 24 * time.Hour
 
-// Parse returns how long the store keeps old versions, by the most specific rule first. It returns no rules if nothing is kept, and an
-// error if Storage.HistoryRetention is wrong.
+// Parse returns how long the store keeps old versions, with the most specific rules first. It returns no rules if
+// no history is kept, and an error if Storage.HistoryRetention is invalid.
 func Parse(c *config.Storage) (storage.Retention, error) {
 	rules, err := parse(c.HistoryRetention)
 	if err != nil {
@@ -117,7 +117,7 @@ func Parse(c *config.Storage) (storage.Retention, error) {
 	return kept, nil
 }
 
-// storedPrefixes returns the key prefixes of the built-in resources, by their names with their groups.
+// storedPrefixes maps the names of the built-in resources, with their groups, to their key prefixes.
 func storedPrefixes() map[string]string {
 	prefixes := map[string]string{}
 	for _, k := range resource.Kinds(features.All()) {

@@ -39,8 +39,8 @@ type maturity struct {
 	matches func(version string) bool
 }
 
-// maturities are the settings for a maturity in the order in which they are applied. The last one that matches a
-// version counts.
+// maturities returns the settings for a maturity in the order in which they are applied. If several match a
+// version, the last one is used.
 func maturities() []maturity {
 	return []maturity{
 		{all, func(string) bool { return true }},
@@ -50,12 +50,12 @@ func maturities() []maturity {
 	}
 }
 
-// Compatibility says what is served of versions that came after the release that is emulated.
+// Compatibility defines whether versions are served that are newer than the emulated release.
 type Compatibility struct {
 	Release release.Release
-	// Later serves later versions of beta and stable resources that are served.
+	// Later serves newer versions of those beta and stable resources that are served anyway.
 	Later bool
-	// LaterNamed serves what the settings name; otherwise such a setting is an error.
+	// LaterNamed serves newer versions that the settings name. Without it, such a setting is an error.
 	LaterNamed bool
 }
 
@@ -156,7 +156,7 @@ func (c *Config) checkFlowControl(settings map[string]string) error {
 type setting struct {
 	key, value string
 	gv         schema.GroupVersion
-	resource   string // empty: the version
+	resource   string // empty for a setting of the version
 }
 
 // parseKeys returns the settings of versions and resources, sorted by key. It fails if the group of one does not exist.
@@ -193,7 +193,7 @@ func (c *Config) set(s setting) error {
 	if !slices.Contains(knownVersions(), s.gv) {
 		return fmt.Errorf("group version %s that has not been registered", s.gv)
 	}
-	enabled := true // an empty value
+	enabled := true // an empty value means true
 	if s.value != "" {
 		var err error
 		if enabled, err = strconv.ParseBool(s.value); err != nil {
@@ -247,8 +247,8 @@ func (c *Config) Named(gvr schema.GroupVersionResource) bool {
 	return c.versions[gvr.GroupVersion()]
 }
 
-// Apply sets which versions of the kinds are disabled. It fails if a setting names what came after the release that is
-// emulated, with the message of kube-apiserver.
+// Apply sets which versions of the kinds are disabled. It fails, with the message of kube-apiserver, if a setting
+// names a version that is newer than the emulated release.
 func (c *Config) Apply(kinds []*registry.Kind) error {
 	for _, k := range kinds {
 		later := false // whether an earlier version of the kind is served

@@ -45,7 +45,8 @@ func TestEnabled(t *testing.T) {
 	}
 }
 
-// TestParseErrors: the errors are those that kube-apiserver 1.36 prints, except the one about the core group.
+// TestParseErrors compares the errors with those of kube-apiserver 1.36. Only the one about the core group
+// differs.
 func TestParseErrors(t *testing.T) {
 	for values, want := range map[string]string{
 		"api/all=false":                 "--runtime-config=api/all=false conflicts with --enable-priority-and-fairness=true",
@@ -74,8 +75,8 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
-// TestLaterVersions compares what is served of a version that came after the emulated release with kube-apiserver 1.36.3:
-// mutatingadmissionpolicies v1 came in 1.36, v1beta1 in 1.34.
+// TestLaterVersions compares the served versions that are newer than the emulated release with kube-apiserver
+// 1.36.3: mutatingadmissionpolicies v1 is from 1.36, v1beta1 from 1.34.
 func TestLaterVersions(t *testing.T) {
 	const group = "admissionregistration.k8s.io"
 	for _, c := range []struct {

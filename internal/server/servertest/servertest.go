@@ -1,5 +1,5 @@
-// Package servertest starts a server for the tests of a package that is a part of it. Only external test packages can use
-// it (such as quota_test), because it imports all parts.
+// Package servertest starts a whole server for tests of a package that is one of its parts. Only external test
+// packages (such as quota_test) can use it, because it imports all parts.
 package servertest
 
 import (
@@ -59,8 +59,8 @@ func Start(t testing.TB, c Config) *Server {
 	return &Server{s, apitest.NewClient(t, &http.Client{Transport: transport}, s.URL())}
 }
 
-// Idle waits until the server is idle, as keelson.Server.WaitForIdle defines it: what its controllers would do because of
-// earlier requests has been done.
+// Idle waits until the server is idle, as keelson.Server.WaitForIdle defines it. Controllers have then finished
+// the work that earlier requests caused.
 func (s *Server) Idle(t testing.TB) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)

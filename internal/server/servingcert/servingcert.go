@@ -1,5 +1,5 @@
-// Package servingcert has the certificates that a server shows: the one for each name, the TLS configuration with them, and the copy of the
-// server's own in a directory.
+// Package servingcert has the serving certificates of a server: it chooses one for each server name, makes the TLS
+// configuration, and writes a copy of the server's own certificate to a directory.
 package servingcert
 
 import (
@@ -29,7 +29,7 @@ var tlsVersions = map[string]uint16{
 	"VersionTLS12": tls.VersionTLS12, "VersionTLS13": tls.VersionTLS13,
 }
 
-// Validate returns what is wrong with the versions, cipher suites and additional certificates.
+// Validate returns the errors of the TLS versions, cipher suites and additional certificates.
 func Validate(c *config.TLS) error {
 	var errs []error
 	if _, ok := tlsVersions[c.MinVersion]; !ok {
@@ -89,19 +89,21 @@ type sniPair struct {
 	certificate func() (*tls.Certificate, error)
 }
 
-// sniNames are pairs by names. They are immutable: a changed certificate may have other names.
+// sniNames maps names to pairs. It never changes. A changed certificate may have other names, and leads to new
+// sniNames.
 type sniNames struct {
-	// explicit has the pairs whose names are in the flag, and extracted those by the names in their certificates.
+	// explicit has the pairs with names in the flag. extracted has the other pairs, by the names in their
+	// certificates.
 	explicit, extracted map[string]*sniPair
 }
 
-// newCertificates reads the certificates of SNICertKeys. The first one with a name is used for it.
+// newCertificates reads the certificates of SNICertKeys. If several have the same name, the first one is used.
 func newCertificates(
 	c *config.Serving, files *reload.Files, standard func() (*tls.Certificate, error),
 ) (*certificates, error) {
 	const flag = "--tls-sni-cert-key"
 	s := &certificates{standard: standard}
-	var mu sync.Mutex // held while names are collected: each pair is followed by a goroutine of its own
+	var mu sync.Mutex // held while names are collected, because each pair has its own goroutine that follows it
 	for _, value := range c.TLS.SNICertKeys {
 		certFile, keyFile, names, err := parseSNI(value)
 		if err != nil {
@@ -125,13 +127,13 @@ func newCertificates(
 	return s, nil
 }
 
-// collectNames makes the names of the certificates that are in use.
+// collectNames computes names from the current certificates.
 func (c *certificates) collectNames() {
 	n := &sniNames{explicit: map[string]*sniPair{}, extracted: map[string]*sniPair{}}
 	for _, p := range c.pairs {
 		to, names := n.explicit, p.names
 		if len(names) == 0 {
-			// The IP addresses of the certificate do not count: a client sends none.
+			// IP addresses in the certificate are not used: clients send no IP address as the server name.
 			to, names = n.extracted, append([]string{p.leaf.Subject.CommonName}, p.leaf.DNSNames...)
 		}
 		for _, name := range names {
@@ -143,8 +145,8 @@ func (c *certificates) collectNames() {
 	c.names.Store(n)
 }
 
-// choose is for tls.Config.GetCertificate. A name without a wildcard comes before one with it, and a name of the flag
-// before one of a certificate.
+// choose implements tls.Config.GetCertificate. It prefers a name without a wildcard to one with a wildcard, and a
+// name in the flag to one in a certificate.
 func (c *certificates) choose(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	if len(c.pairs) > 0 {
 		known := c.names.Load()
@@ -200,10 +202,10 @@ const (
 	KeyName  = "apiserver.key"
 )
 
-// Files returns the files of a serving certificate that the server has not just created, "" if there are none.
-// pki is the directory of the server's own certificates: a certificate in CertDir that is a copy of one in pki is the
-// server's own. A certificate that an earlier process created without such a directory is used until it expires soon,
-// because clients may trust its CA.
+// Files returns the files of a serving certificate that the server did not make in this start, "" if there are
+// none. pki is the directory of the server's own certificates. A certificate in CertDir that is a copy of the one
+// in pki is the server's own. If an earlier process made a certificate without such a directory, that is used
+// until it expires soon, because clients may trust its authority.
 func Files(c *config.TLS, pki string) (certFile, keyFile string) {
 	if c.CertFile != "" || c.CertDir == "" {
 		return c.CertFile, c.KeyFile

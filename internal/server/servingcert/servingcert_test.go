@@ -12,7 +12,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/certs"
 )
 
-// localConn is a connection with a local address alone.
+// localConn is a connection that only has a local address.
 type localConn struct {
 	net.Conn
 	local net.IP
@@ -20,7 +20,8 @@ type localConn struct {
 
 func (c localConn) LocalAddr() net.Addr { return &net.TCPAddr{IP: c.local, Port: 6443} }
 
-// TestCertificatesForAddresses: a client that sends no name gets the certificate for the address that it connects to.
+// TestCertificatesForAddresses checks that a client without a server name gets the certificate for the address
+// that it connects to.
 func TestCertificatesForAddresses(t *testing.T) {
 	made, err := certs.Ensure(certs.Options{Serving: true, Names: []string{"a.example.com"}})
 	if err != nil {

@@ -18,12 +18,13 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
-// Path is the path at which a POST returns the whole state of the store, in the format of internal/storage/snapshot.
-// The state has all Secrets. So neither path nor method is one that roles commonly allow: roles for monitoring and for
-// reading allow GET of many paths, and roles for profiling all methods below /debug.
+// Path is the path at which a POST returns the whole state of the store, in the format of
+// internal/storage/snapshot. The state contains all Secrets, so common roles must not allow this request. Roles
+// for monitoring and reading often allow GET of many paths, and roles for profiling often allow all methods below
+// /debug.
 const Path = "/keelson/snapshot"
 
-// stallTime limits each write to the client. While a snapshot is read, the store keeps the files of its state.
+// stallTime limits each write to the client, because the store must keep old files while a snapshot is read.
 const stallTime = time.Minute
 
 // Exporter is a store whose state can be exported while it is used.
@@ -33,7 +34,7 @@ type Exporter interface {
 
 // Handler serves Path.
 type Handler struct {
-	store Exporter // nil where it cannot be had
+	store Exporter // nil if the store cannot export its state
 	log   *slog.Logger
 }
 
@@ -54,7 +55,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			"use `etcdctl snapshot save`"))
 		return
 	}
-	// After the first byte no error can be sent.
+	// Damage is checked first, because after the first byte of the snapshot no error can be sent.
 	if files, ok := h.store.(storage.DamageCounter); ok && files.DamagedFiles() > 0 {
 		apiresponse.Error(w, r, apierr.New(http.StatusInternalServerError, metav1.StatusReasonInternalError, "data on the disk of "+
 			"the server is damaged: stop it and use keelson snapshot save --skip-damaged"))
@@ -73,7 +74,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 	if err = errors.Join(err, e.Close()); err != nil {
 		h.log.Warn("a snapshot was not sent to its end", "error", err)
-		panic(http.ErrAbortHandler) // the client must not take it for whole
+		panic(http.ErrAbortHandler) // the client must not mistake it for a complete snapshot
 	}
 }
 

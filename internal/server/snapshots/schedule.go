@@ -35,22 +35,23 @@ const (
 	retryTime = 5 * time.Minute
 )
 
-// encryptionConfigName is the name that a snapshot has for the file of --encryption-provider-config.
+// encryptionConfigName is the name, within a snapshot, of the file of --encryption-provider-config.
 const encryptionConfigName = "encryption-provider-config.yaml"
 
-// Schedule writes snapshots of a store to a directory at an interval. It owns the directory: the lock keeps others from removing its
-// snapshots as too old.
+// Schedule writes snapshots of a store to a directory at an interval. Its lock of the directory keeps other
+// servers from removing these snapshots as too old.
 type Schedule struct {
 	// Store is the store. It is set before Run.
 	Store Exporter
-	// MakeKeys, unless it is nil, makes the keys that the server makes only when it needs them. It is called before keys are read:
-	// a token that is signed after the snapshot has to be valid on a server that is restored from it.
+	// MakeKeys, unless it is nil, creates keys that the server otherwise creates only when they are needed. It is
+	// called before keys are read: a token that is signed after the snapshot must also be valid on a server that
+	// is restored from it.
 	MakeKeys func(context.Context) error
 
 	directory *backup.Directory
 	lock      *datadir.Lock
 	interval  time.Duration
-	past      bool // whether they have the history too
+	past      bool // whether snapshots also contain the history
 	// files returns what the snapshots contain besides the state of the store.
 	files   func() (map[string][]byte, error)
 	metrics snapshotMetrics
@@ -145,7 +146,8 @@ func ParseRecipients(keys []string) (recipients []age.Recipient, err error) {
 	return recipients, nil
 }
 
-// keyFiles reads the keys and certificates of a data directory, and the encryption configuration, whose names may be "".
+// keyFiles reads the keys and certificates of a data directory, and the encryption configuration. "" means no such
+// path.
 func keyFiles(dataDir, encryption string) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	if encryption != "" {
@@ -180,8 +182,8 @@ func (s *Schedule) Run(ctx context.Context) {
 	}
 }
 
-// first returns the time until the first snapshot. A restart neither delays a snapshot nor adds one. If the directory cannot
-// be read, a snapshot is due, and fails.
+// first returns the time until the first snapshot. A restart neither delays a snapshot nor adds one. If the
+// directory cannot be read, the time is 0, and the snapshot then fails with that error.
 func (s *Schedule) first(now time.Time) time.Duration {
 	newest, err := s.directory.Newest()
 	if err != nil || newest.IsZero() {

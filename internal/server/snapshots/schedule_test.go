@@ -28,7 +28,7 @@ func TestUntilNextSnapshot(t *testing.T) {
 	}
 }
 
-// failingExporter is a store of which no state can be had.
+// failingExporter is a store whose Export always fails.
 type failingExporter struct{}
 
 func (failingExporter) Export(context.Context) (*embedded.Export, error) {

@@ -1,4 +1,4 @@
-// Package storemetrics has the metrics of stores and caches that are collected when somebody reads them.
+// Package storemetrics has the metrics of stores and caches whose values are computed when they are requested.
 package storemetrics
 
 import (
@@ -77,8 +77,8 @@ func Gauge(name, help, cluster string, value func() int64) prometheus.Collector 
 	}, description)
 }
 
-// Objects returns a collector of the numbers of stored objects by resource, for the resources
-// where count knows the number without reading objects.
+// Objects returns a collector of the numbers of stored objects by resource. count returns only resources whose
+// number is known without reading objects.
 func Objects(count func() map[schema.GroupResource]int64) prometheus.Collector {
 	byName := prometheus.NewDesc("apiserver_storage_objects",
 		"[STABLE] [DEPRECATED, consider using apiserver_resource_objects instead] Number of "+
@@ -103,7 +103,7 @@ func Objects(count func() map[schema.GroupResource]int64) prometheus.Collector {
 	}, byName, byGroup)
 }
 
-// GivenUp returns a collector of the history that was given up before its time.
+// GivenUp returns a collector of the history that the store dropped before its retention time was over.
 func GivenUp(h storage.History) prometheus.Collector { return givenUp{h} }
 
 type givenUp struct{ history storage.History }

@@ -10,7 +10,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// series returns the names and values of what collectors collect: "name{label=value}value".
+// series returns the names and values that the collectors collect, as "name{label=value}value".
 func series(t *testing.T, collectors ...prometheus.Collector) string {
 	t.Helper()
 	r := prometheus.NewRegistry()
@@ -39,7 +39,7 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// TestUnknownSpace checks that a store that does not know its free space shows none, and not a negative number.
+// TestUnknownSpace checks that there is no metric, instead of a negative number, if the free space is unknown.
 func TestUnknownSpace(t *testing.T) {
 	for available, shown := range map[int64]bool{-1: false, 0: true} {
 		got := series(t, Space(func() storage.Space { return storage.Space{Available: available, Low: true} })...)

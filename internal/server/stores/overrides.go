@@ -13,7 +13,7 @@ import (
 // etcdRoot returns the prefix of keys in etcd, as a path without a final slash.
 func etcdRoot(c *config.Etcd) string { return path.Join("/", c.Prefix) }
 
-// override is a cluster and the resources that it stores.
+// override has the servers of an etcd cluster and the resources that it stores.
 type override struct {
 	servers   []string
 	resources []schema.GroupResource

@@ -39,7 +39,8 @@ import (
 // idleDrop is the time after which a resource without readers is removed from memory.
 const idleDrop = 30 * time.Minute
 
-// testSweepInterval is the time between two searches for expired objects with Testing.Clock, which a test may have moved.
+// testSweepInterval is the time between two searches for expired objects if a test sets Testing.Clock, and may
+// advance it.
 const testSweepInterval = 10 * time.Millisecond
 
 // Stores are the stores of objects with their caches.
@@ -47,7 +48,7 @@ type Stores struct {
 	Options
 	// Main is the store of all resources without a store of their own. It is nil before Open.
 	Main storage.Store
-	// Parts are the parts of the stores, each with a cache of its own.
+	// Parts are the parts of the stores. Each has its own cache.
 	Parts []Part
 	// Encryption is nil if values are stored without encryption. Keys looks at each reload of its configuration.
 	Encryption *encrypt.Encryption
@@ -66,11 +67,11 @@ type Options struct {
 	Egress  *egress.Selector
 	Metrics *metrics.Metrics
 	Log     *slog.Logger
-	// Fail is called when a store cannot go on.
+	// Fail is called when a store fails and the server must be stopped.
 	Fail func(error)
 	// Clock is that of API objects; nil is the clock of the system.
 	Clock *clock.Clock
-	// Image, unless it is nil, is what the embedded store begins with.
+	// Image, unless it is nil, has the initial content of the embedded store.
 	Image *embedded.Image
 	// OpenStore, unless it is nil, opens a store that replaces the embedded engine. AdjustEngine, unless it is nil, changes the
 	// options of the engine.
@@ -78,12 +79,13 @@ type Options struct {
 	AdjustEngine func(*embedded.Options)
 }
 
-// Part is a part of a store with its own cache, and the resources in it. If several parts have a resource, the first is used.
+// Part is a part of a store with its own cache. It has the resources for which holds is true and no earlier part's
+// holds is.
 type Part struct {
 	Store storage.Store
 	Cache *cache.Cache
 	holds func(k *registry.Kind, prefix string) bool
-	// share is the part of Storage.CacheMemory that the cache may use, in relation to those of the other parts.
+	// share is the weight of the cache's part of Storage.CacheMemory, relative to the shares of the other parts.
 	share int64
 }
 
@@ -93,7 +95,8 @@ type backend struct {
 	cluster string
 	// root is the prefix of all keys in the store, "" for the default.
 	root string
-	// check finds out, before anything is written, whether the data directory may be used; nil if there is nothing to check.
+	// check returns an error if the data directory must not be used. It writes nothing. It is nil if nothing must
+	// be checked.
 	check func() error
 	open  func(context.Context) error
 }
@@ -139,8 +142,8 @@ func (s *Stores) openEncryption(o encrypt.Options) (err error) {
 	return err
 }
 
-// choose finds what Storage.Backend names. Beside it only the default of the history and a fork look at the name; other code
-// uses the optional interfaces of the store.
+// choose returns the backend for Storage.Backend. Besides it, only the default of the history and a fork compare
+// that name. All other code uses the optional interfaces of the store.
 func (s *Stores) choose() backend {
 	switch s.Config.Backend {
 	case config.StorageEtcd:
@@ -159,7 +162,7 @@ func (s *Stores) choose() backend {
 	}
 }
 
-// Check finds out, before anything is written, whether the data directory may be used.
+// Check returns an error if the data directory must not be used. It writes nothing.
 func (s *Stores) Check() error {
 	if s.backend.check == nil {
 		return nil
@@ -217,7 +220,8 @@ func (s *Stores) Open(ctx context.Context) error {
 	return nil
 }
 
-// Warning returns what an operator has to do about the store, "" if there is nothing. Requests that it does not concern are served.
+// Warning returns what an operator must do about the store, "" if nothing. Requests that need no damaged data are
+// served.
 func (s *Stores) Warning() string {
 	if files, ok := s.Main.(storage.DamageCounter); ok && files.DamagedFiles() > 0 {
 		return "data on the disk is damaged, and requests that need it fail: stop the server, then keelson check says what is lost, and " +
@@ -229,7 +233,7 @@ func (s *Stores) Warning() string {
 	return ""
 }
 
-// mostShare is the share of a part of which much is read, in relation to that of Events.
+// mostShare is the share of a part whose objects are read a lot. The share of the part with Events is 1.
 const mostShare = 7
 
 // leastCacheMemory is the default of Storage.CacheMemory on machines with little memory, in bytes.
@@ -298,8 +302,8 @@ func (s *Stores) openEngine(ctx context.Context, options embedded.Options) (stor
 
 func (s *Stores) failed(err error) { s.Fail(fmt.Errorf("the store failed: %w", err)) }
 
-// eventsPrefix is the key prefix of Events. They are many and unimportant, so they have a watch of their own that
-// does not delay others.
+// eventsPrefix is the key prefix of Events. There are many of them, so they have a separate watch of etcd, which
+// does not delay the events of other objects.
 const eventsPrefix = registry.Root + "events/"
 
 // openClusters connects to all etcd clusters.
@@ -343,7 +347,7 @@ func (s *Stores) openClusters(ctx context.Context) error {
 func (s *Stores) openCluster(ctx context.Context, servers []string, calls etcd.Recorder) (*etcd.Store, error) {
 	c := s.Config.Etcd
 	var dial func(context.Context, string, string) (net.Conn, error)
-	if s.Egress.Has(egress.Etcd) { // otherwise the client opens connections in its own way
+	if s.Egress.Has(egress.Etcd) { // without a proxy, the client opens connections itself
 		dial = s.Egress.Dialer(egress.Etcd)
 	}
 	store, err := etcd.Open(ctx, etcd.Options{

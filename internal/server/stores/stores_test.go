@@ -29,7 +29,7 @@ func TestParseOverrides(t *testing.T) {
 	}
 }
 
-// TestOverridesNameAnyGroupOfAKind: Events are one resource in two groups.
+// TestOverridesNameAnyGroupOfAKind checks overrides of Events, which are one stored resource in two groups.
 func TestOverridesNameAnyGroupOfAKind(t *testing.T) {
 	for _, gr := range []schema.GroupResource{
 		{Resource: "events"}, {Group: "events.k8s.io", Resource: "events"}, {Resource: "pods"},

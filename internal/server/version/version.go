@@ -55,8 +55,9 @@ const noDate = "1970-01-01T00:00:00Z"
 // (https://go.dev/ref/mod#pseudo-versions).
 var pseudoVersion = regexp.MustCompile(`[-.](\d{14})-([0-9a-f]{12})(?:\+.*)?$`)
 
-// setBuild sets the commit and the date that a program was built from: those of the repository or, for a program that
-// `go install` has built without one, those of the version of its module. The commit of a tagged version is its tag.
+// setBuild sets the commit and the date from which a program was built: those of the repository, or those in the
+// version of the module if `go install` has built it without a repository. For a tagged version, the commit is the
+// tag.
 func setBuild(info *apiversion.Info, build *debug.BuildInfo) {
 	version := build.Main.Version
 	if found := pseudoVersion.FindStringSubmatch(version); found != nil {
@@ -79,7 +80,7 @@ func setBuild(info *apiversion.Info, build *debug.BuildInfo) {
 	}
 }
 
-// Line returns the version for people, in one line.
+// Line returns the version as one line for people.
 func Line(info apiversion.Info) string {
 	line := "keelson " + Keelson + " (Kubernetes " + info.GitVersion + ")"
 	if info.GitCommit != "" {

@@ -25,29 +25,31 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// Page says how to run what is missing.
+// Page is the page about how to run the missing components.
 const Page = "https://github.com/keelson-dev/keelson/blob/main/docs/workloads.md"
 
-// components act on workloads.
+// components are the components that make workloads run.
 var components = [...]string{registry.ControllerManager, registry.Scheduler}
 
 // readers are the beginnings of the User-Agents of programs that show warnings to a person.
 var readers = []string{"kubectl", "Helm/"}
 
-// eventWait bounds how long the response to a create waits for the Event, which may get lost.
+// eventWait is the longest time for which the response to a create waits for the Event. After that the Event may
+// get lost.
 const eventWait = time.Second
 
-// An Event is written for each workload of a namespace, as long as there were no more than eventBurst and one for each eventInterval; those
-// are the numbers of client-go for the Events of an object. The Events are written in the name of the server, and no quota counts Events. So
-// without that limit somebody who may create and delete a single workload, and no Events, would fill the store with them.
+// These constants limit the Events of a namespace to eventBurst, and one more in each eventInterval, as client-go
+// limits the Events of an object. The server itself writes these Events, and no quota counts them. Without the
+// limit, a user who may only create and delete one kind of workload could fill the store with Events.
 const (
 	eventBurst    = 25
 	eventInterval = 5 * time.Minute
-	// eventNamespaces is the number of namespaces whose Events are counted. One that was forgotten has all of eventBurst again.
+	// eventNamespaces is the number of namespaces whose Events are counted. A namespace that was dropped begins
+	// anew.
 	eventNamespaces = 4096
 )
 
-// Notices gives notice of workloads that nothing runs.
+// Notices sends warnings and Events for workloads that nothing runs.
 type Notices struct {
 	leases *registry.Resource
 	events *client.Client
@@ -59,15 +61,15 @@ type Notices struct {
 	written *lru.Cache // *rate.Limiter of the Events of a namespace, by its name
 }
 
-// New returns Notices. leases is the resource of the Leases by which the components are known: one that has never held
-// its Lease, and has created nothing since the server began, counts as missing. With --leader-elect=false that may be wrong until it
-// writes its first Event, so the notice speaks of the Lease.
+// New returns Notices. leases is the resource of the Leases by which components are known. A component counts as
+// missing if its Lease never existed and it has created nothing since the server began. With --leader-elect=false
+// that is wrong until the component writes its first Event, so the text of the notice mentions the Lease.
 func New(leases *registry.Resource, events *client.Client, log *slog.Logger) *Notices {
 	return &Notices{leases: leases, events: events, log: log, written: lru.New(eventNamespaces)}
 }
 
-// Created is called with each object that a client has created, before the response. It adds a warning to the response
-// and creates an Event about the object if the client is one of a person and a component is missing.
+// Created is called with each object that a client has created, before the response. If a component is missing and
+// the client is a tool that people use, it adds a warning to the response and creates an Event about the object.
 func (n *Notices) Created(r *http.Request, s *registry.Served, o *cache.Object) {
 	for i, name := range components {
 		if agent := r.UserAgent(); len(agent) > len(name) && agent[:len(name)] == name && agent[len(name)] == '/' {
@@ -83,7 +85,7 @@ func (n *Notices) Created(r *http.Request, s *registry.Served, o *cache.Object) 
 	}
 }
 
-// forPerson reports whether the request is one of a person and its object is stored.
+// forPerson reports whether the request comes from a tool in readers, and its object is stored.
 func forPerson(r *http.Request) bool {
 	for _, begin := range readers {
 		if strings.HasPrefix(r.UserAgent(), begin) {
@@ -93,7 +95,7 @@ func forPerson(r *http.Request) bool {
 	return false
 }
 
-// notify gives notice of an object if one of the components that it needs is missing.
+// notify writes the warning and the Event if a component that the object needs is missing.
 func (n *Notices) notify(ctx context.Context, s *registry.Served, o *cache.Object, needed []string) error {
 	missing, err := n.missing(ctx, needed)
 	if err != nil || len(missing) == 0 {
@@ -117,7 +119,7 @@ func (n *Notices) notify(ctx context.Context, s *registry.Served, o *cache.Objec
 	return err
 }
 
-// mayWrite counts an Event of a namespace, and reports whether it may be written.
+// mayWrite reports whether another Event of a namespace may be written. If so, it counts the Event.
 func (n *Notices) mayWrite(namespace string, now time.Time) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -145,7 +147,7 @@ func (n *Notices) missing(ctx context.Context, needed []string) (names []string,
 	return names, nil
 }
 
-// placed reports whether an object is a pod that kube-scheduler does not place.
+// placed reports whether the object is a pod that needs no kube-scheduler: it has a node, or another scheduler.
 func placed(obj registry.Object) bool {
 	pod, ok := obj.(*corev1.Pod)
 	return ok && (pod.Spec.NodeName != "" || pod.Spec.SchedulerName != corev1.DefaultSchedulerName)

@@ -54,7 +54,8 @@ func events(t *testing.T, s *servertest.Server, kind, name string) (messages []s
 	return messages
 }
 
-// TestNotices: who creates a workload with kubectl is told by a warning and an Event what has never run.
+// TestNotices checks that a user who creates a workload with kubectl gets a warning and an Event about missing
+// components.
 func TestNotices(t *testing.T) {
 	s := servertest.Start(t, servertest.Default())
 	text := func(kind, missing string) string {
@@ -88,7 +89,7 @@ func TestNotices(t *testing.T) {
 	check("nothing is missing", warnings(t, s, kubectl, deployments, deployment("run")), "", "")
 }
 
-// TestNoticesWithoutLease: a component that holds no Lease is known by what it creates.
+// TestNoticesWithoutLease checks that a component without a Lease is known once it has created an object.
 func TestNoticesWithoutLease(t *testing.T) {
 	s := servertest.Start(t, servertest.Default())
 	s.Create("/api/v1/namespaces/default/serviceaccounts", `{"metadata": {"name": "default"}}`)
@@ -109,7 +110,7 @@ func TestNoticesWithoutLease(t *testing.T) {
 	}
 }
 
-// TestNoNotices: programs are not told, and nobody is if the notices are off.
+// TestNoNotices checks that other programs get no notices, and that there are none if they are switched off.
 func TestNoNotices(t *testing.T) {
 	off := servertest.Default()
 	off.Controllers.NoWorkloadNotices = true
@@ -122,8 +123,9 @@ func TestNoNotices(t *testing.T) {
 	}
 }
 
-// TestNoticesAreLimited: the warnings go on, but a namespace gets a limited number of Events, because their author needs no right to write
-// Events and no quota counts them. Other namespaces get theirs.
+// TestNoticesAreLimited checks that the number of Events in a namespace is limited, because their author needs no
+// permission to write Events and no quota counts them. Warnings are not limited, and other namespaces still get
+// Events.
 func TestNoticesAreLimited(t *testing.T) {
 	s := servertest.Start(t, servertest.Default())
 	count := func(namespace string) int {

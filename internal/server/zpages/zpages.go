@@ -1,4 +1,4 @@
-// Package zpages serves the pages that every component of a cluster has about itself (KEP-4827, KEP-4828).
+// Package zpages serves the pages in which every component of a cluster describes itself (KEP-4827, KEP-4828).
 package zpages
 
 import (
@@ -25,13 +25,13 @@ const (
 	FlagszPath  = "/flagz"
 )
 
-// Options are what the pages tell.
+// Options are the content of the pages.
 type Options struct {
 	Version apiversion.Info
 	Started time.Time
 	Now     func() time.Time
 	Flags   map[string]string // the values of all flags by name
-	// Statusz and Flagz say which of the pages are served.
+	// Statusz and Flagz enable the two pages.
 	Statusz, Flagz bool
 }
 
@@ -134,7 +134,7 @@ func (p page) writeObject(w http.ResponseWriter, mediaType, version string) erro
 	return nil
 }
 
-// statusPaths returns the paths of the pages that components have.
+// statusPaths returns the sorted paths of the status pages of the server.
 func (h *Handler) statusPaths() []string {
 	paths := append([]string{"/healthz", "/livez", "/metrics", "/readyz", "/version"}, h.paths...)
 	slices.Sort(paths)
@@ -149,8 +149,7 @@ func (h *Handler) statusText() string {
 		v.GoVersion, binaryVersion(v.GitVersion), v.EmulationMajor, v.EmulationMinor, strings.Join(h.statusPaths(), " "))
 }
 
-// binaryVersion is a version without the v before it and what comes after the three
-// numbers.
+// binaryVersion returns a version without the leading v, and without any text after the three numbers.
 func binaryVersion(v string) string {
 	v, _, _ = strings.Cut(strings.TrimPrefix(v, "v"), "+")
 	v, _, _ = strings.Cut(v, "-")

@@ -24,8 +24,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/snapshot"
 )
 
-// A restored store starts at a revision above all that the old store can have reached since the file was written. The bound is
-// changesPerSecond, more than the engine can make, times the age of the file, plus minRevisionGap for clocks that differ.
+// A restored store starts at a revision above all revisions that the old store can have reached since the file was
+// written. The distance is the age of the file in seconds times changesPerSecond, which is more than the engine
+// can make, plus minRevisionGap for clocks that differ.
 const (
 	changesPerSecond = 100_000
 	minRevisionGap   = 1_000_000_000
@@ -33,14 +34,14 @@ const (
 
 // SaveOptions say what is written besides the state.
 type SaveOptions struct {
-	// Created is when the state was opened.
+	// Created is the time at which the Export was opened.
 	Created time.Time
-	// Program is what writes the file, Files are those of the header.
+	// Program is the program that writes the file. Files are stored in the header.
 	Program string
 	Files   map[string][]byte
-	// Past writes what the store keeps of the past too.
+	// Past includes the old versions that the store keeps.
 	Past bool
-	// SkipLost leaves out the entries of a repaired store that stand for what is lost.
+	// SkipLost leaves out the entries that a repair has put in place of lost data.
 	SkipLost bool
 }
 
@@ -125,7 +126,8 @@ type RestoreOptions struct {
 	Now time.Time
 	// KeepRevisions keeps the revisions of the file. It is correct only if nothing was changed since the file was written.
 	KeepRevisions bool
-	// By is the author of the changes that the new revisions are in the past, if the snapshot has one (storage.Txn.By).
+	// By is the author that the restore records for its changes (storage.Txn.By), if the snapshot includes the
+	// past.
 	By []byte
 }
 
@@ -138,7 +140,7 @@ type Restored struct {
 	Files map[string][]byte
 }
 
-// Restore creates a store from a snapshot. It reads the file twice, so that it is verified before anything is written.
+// Restore creates a store from a snapshot. It reads the file twice: first to verify it, then to write the store.
 func Restore(ctx context.Context, r io.ReadSeeker, o embedded.Options, ro RestoreOptions) (Restored, error) {
 	start, err := r.Seek(0, io.SeekCurrent)
 	if err != nil {
@@ -206,7 +208,7 @@ type source struct {
 	created  time.Time
 	entries  int64
 	records  iter.Seq2[embedded.Record, error]
-	past     *embedded.Past // nil: there is none
+	past     *embedded.Past // nil: the file has no past
 }
 
 // restore creates a store with the state.
@@ -234,7 +236,7 @@ func (s *source) restore(ctx context.Context, o embedded.Options, ro RestoreOpti
 // reaches, and leaves enough revisions for the restored store.
 const maxRevision = 1 << 62
 
-// baseRevision returns the revision above which all new revisions are.
+// baseRevision returns a revision that is lower than all new revisions.
 func baseRevision(revision int64, created time.Time, ro RestoreOptions) (int64, error) {
 	since := max(int64(ro.Now.Sub(created)/time.Second), 0)
 	if revision > maxRevision || ro.MinRevision > maxRevision {
@@ -248,7 +250,8 @@ type restamper struct {
 	keepRevisions bool
 	next          int64
 	now, created  int64 // Unix milliseconds
-	// keepsPast means that a new revision is one more change of the object, which stays what it was.
+	// keepsPast means that the restore is recorded as one more change of each object, with a new revision. The
+	// object keeps its create revision.
 	keepsPast bool
 }
 
@@ -277,7 +280,8 @@ func (re *restamper) restamp(
 	}
 }
 
-// deadline returns a new deadline with the same remaining time to live as when the file was written.
+// deadline returns a new deadline, so that a key has the same remaining time to live as when the file was written.
+// was is the old deadline.
 func (re *restamper) deadline(was int64) int64 {
 	const never = 1<<63 - 1
 	if was == 0 {

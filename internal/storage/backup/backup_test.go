@@ -223,7 +223,7 @@ func TestRestoreEmpty(t *testing.T) {
 	}
 }
 
-// TestRestoreOfDamage checks that nothing is written from a file that is damaged anywhere.
+// TestRestoreOfDamage checks that a restore writes nothing if the file is damaged at any place.
 func TestRestoreOfDamage(t *testing.T) {
 	fs := vfs.NewMem()
 	file := save(t, newFilledStore(t, options(fs, "from")), false)
@@ -452,8 +452,9 @@ func BenchmarkSaveRestore(b *testing.B) {
 	})
 }
 
-// TestRestorePast checks that a snapshot with the past restores it: every state at every revision that was kept, who made the changes,
-// and the restore itself as one more change. What is restored is given up when its time has passed.
+// TestRestorePast checks that a snapshot with the past restores the past: every state at every kept revision, and
+// the authors of the changes. The restore itself is one more change. The restored versions are removed when their
+// retention has passed.
 func TestRestorePast(t *testing.T) {
 	fs, all := vfs.NewMem(), storage.Scope{}
 	at := now
@@ -471,7 +472,7 @@ func TestRestorePast(t *testing.T) {
 			t.Fatal(err)
 		}
 		at = at.Add(10 * time.Second)
-		if i%100 == 50 { // what is too old goes
+		if i%100 == 50 { // versions that are too old are removed
 			if err := from.Compact(t.Context(), revision(t, from)); err != nil {
 				t.Fatal(err)
 			}
@@ -538,7 +539,7 @@ func TestRestorePast(t *testing.T) {
 	if _, err := s.Watch(t.Context(), "/", end); !errors.As(err, &compacted) {
 		t.Errorf("a watch of the past: %v", err)
 	}
-	// An hour later nothing but the objects is left.
+	// Two hours later only the present objects are left.
 	restored = restored.Add(2 * time.Hour)
 	if err := s.Compact(t.Context(), revision(t, s)); err != nil {
 		t.Fatal(err)
@@ -552,7 +553,7 @@ func TestRestorePast(t *testing.T) {
 	if seen := checkWhole(t, to); seen.Versions != seen.Keys || seen.LogRecords != 0 {
 		t.Errorf("%+v", seen)
 	}
-	// A program that keeps nothing restores the objects.
+	// A store that keeps no history restores only the present objects.
 	to.Dir, to.Retention = "small", storage.Retention{}
 	if _, err := backup.Restore(t.Context(), bytes.NewReader(file), to, backup.RestoreOptions{Now: restored}); err != nil {
 		t.Fatal(err)

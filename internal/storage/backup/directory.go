@@ -20,29 +20,32 @@ import (
 // Directory is a directory of snapshots that one server writes. Other files in it are left alone.
 type Directory struct {
 	Path string
-	// Keep is how many snapshots remain when another one is complete, at least 1.
+	// Keep is the number of snapshots that remain after Prune, at least 1.
 	Keep int
-	// Recipients are those for whom snapshots are encrypted; empty: they are not encrypted.
+	// Recipients are the recipients for whom snapshots are encrypted. Without recipients, snapshots are not
+	// encrypted.
 	Recipients []age.Recipient
-	// Reserve is the free space in bytes that is left on the disk.
+	// Reserve is the number of bytes that must remain free on the disk.
 	Reserve int64
-	// Free returns the free space in bytes; nil means that of the file system of Path.
+	// Free returns the free space in bytes; nil means the free space of the file system of Path.
 	Free func() (uint64, error)
 }
 
 const (
-	// namePattern is the name of a snapshot as a time format. An encrypted one has encryptedSuffix behind it.
+	// namePattern is the name of a snapshot as a time format. An encrypted snapshot has encryptedSuffix after this
+	// name.
 	namePattern     = "keelson-20060102T150405Z.snapshot"
 	encryptedSuffix = ".age"
-	// unfinishedName is the snapshot that is being written, or that a process has left that was killed.
+	// unfinishedName is the name of the snapshot that is being written. A process that was killed may have left
+	// such a file.
 	unfinishedName = "unfinished"
 )
 
-// ErrNoSpace is the error of Save if the snapshot would take space of Directory.Reserve.
+// ErrNoSpace is the error of Save if the snapshot would leave less than Directory.Reserve free.
 var ErrNoSpace = errors.New("there is too little space for a snapshot")
 
-// Save writes a snapshot and returns its name and its size in bytes. created is the time of its state. A file that is not
-// complete, or does not have the content that was written, never gets the name of a snapshot.
+// Save writes a snapshot and returns its name and its size in bytes. created is the time of its state. A file gets
+// the name of a snapshot only when it is complete and was read again without a difference.
 func (d *Directory) Save(created time.Time, write func(io.Writer) error) (name string, size int64, err error) {
 	unfinished := filepath.Join(d.Path, unfinishedName)
 	defer func() {
@@ -76,7 +79,7 @@ func (d *Directory) Newest() (time.Time, error) {
 // write writes a file, syncs it, and reads it again to compare the checksums.
 func (d *Directory) write(path string, write func(io.Writer) error) (size int64, err error) {
 	const privateFile = 0o600
-	// What is there may be a link, a pipe or another user's file: it is removed, never opened.
+	// An existing file may be a link, a pipe or another user's file. It is removed and never opened.
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 0, err
 	}
@@ -120,8 +123,9 @@ func (d *Directory) encrypt(w io.Writer, write func(io.Writer) error) error {
 	return encrypted.Close()
 }
 
-// Prune removes the oldest snapshots above Keep, but not the one that was just written: if the clock was set back, that is
-// not the one with the highest time. It must only be called after a Save that succeeded, with the name that Save returned.
+// Prune removes the oldest snapshots, so that Keep remain. It never removes written, the snapshot that Save has
+// just returned: if the clock was set back, this is not the one with the latest time. Prune must only be called
+// after a successful Save.
 func (d *Directory) Prune(written string) error {
 	names, err := d.names()
 	if err != nil {
@@ -135,7 +139,7 @@ func (d *Directory) Prune(written string) error {
 	return errors.Join(errs...)
 }
 
-// names returns the names of the snapshots, the oldest first: of regular files that are not empty.
+// names returns the names of the snapshots, the oldest first. Files that are empty or not regular do not count.
 func (d *Directory) names() (names []string, err error) {
 	entries, err := os.ReadDir(d.Path)
 	if err != nil {
@@ -149,7 +153,7 @@ func (d *Directory) names() (names []string, err error) {
 			names = append(names, e.Name())
 		}
 	}
-	slices.Sort(names) // the order of the names is that of their times
+	slices.Sort(names) // the names contain the times, so this is also the order of the times
 	return names, nil
 }
 
@@ -183,7 +187,7 @@ type spaceWriter struct {
 	unchecked int64 // how many bytes may be written before free is called again
 }
 
-// spaceStep is how many bytes are written between two looks at the free space.
+// spaceStep is the number of bytes that are written between two checks of the free space.
 const spaceStep = 4 << 20
 
 func (w *spaceWriter) Write(b []byte) (int, error) {

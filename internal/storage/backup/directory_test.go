@@ -36,7 +36,8 @@ func fileNames(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// TestRetention checks which snapshots remain: the newest, always the one that was written last, and files of others.
+// TestRetention checks which snapshots remain: the newest ones, and in any case the one that was written last.
+// Other files remain too.
 func TestRetention(t *testing.T) {
 	d := &backup.Directory{Path: t.TempDir(), Keep: 2}
 	const foreign = "keelson.snapshot"
@@ -77,7 +78,7 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// TestFailedSave checks that a failure leaves no file, and all that were there.
+// TestFailedSave checks that a failed Save leaves no new file, and keeps all old files.
 func TestFailedSave(t *testing.T) {
 	cause := errors.New("cause")
 	free := uint64(1 << 30)
@@ -113,7 +114,7 @@ func TestFailedSave(t *testing.T) {
 			t.Errorf("%s: there are %v", name, got)
 		}
 	}
-	// What a killed process has left is overwritten.
+	// The unfinished file of a killed process is overwritten.
 	if err := os.WriteFile(filepath.Join(d.Path, "unfinished"), make([]byte, 1000), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -127,7 +128,8 @@ func TestFailedSave(t *testing.T) {
 	}
 }
 
-// TestEncryptedSnapshot saves a snapshot with a key in it for two recipients and reads it as each of them, and as nobody.
+// TestEncryptedSnapshot saves a snapshot that contains a password for two recipients. It reads the snapshot as
+// each of them, and without an identity.
 func TestEncryptedSnapshot(t *testing.T) {
 	var d backup.Directory
 	d.Path, d.Keep = t.TempDir(), 1
@@ -146,7 +148,7 @@ func TestEncryptedSnapshot(t *testing.T) {
 			return err
 		}
 		for _, key := range []string{"/registry/secrets/a", "/registry/secrets/b"} {
-			value := bytes.Repeat([]byte("password "), 50_000) // more than a part that age encrypts by itself
+			value := bytes.Repeat([]byte("password "), 50_000) // larger than one encryption chunk of age
 			if err := out.Write(snapshot.Entry{Key: key, Value: value, CreateRevision: 1, ModRevision: 1}); err != nil {
 				return err
 			}
@@ -201,7 +203,8 @@ func TestEncryptedSnapshot(t *testing.T) {
 	}
 }
 
-// TestPlantedFiles checks that what others have put into the directory is not written to, and does not count as a snapshot.
+// TestPlantedFiles checks that files which other users have put into the directory are not written to, and do not
+// count as snapshots.
 func TestPlantedFiles(t *testing.T) {
 	d := &backup.Directory{Path: t.TempDir(), Keep: 1}
 	victim := filepath.Join(t.TempDir(), "victim")

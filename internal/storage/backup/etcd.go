@@ -16,8 +16,8 @@ import (
 // root is the beginning of all keys of a store.
 const root = "/registry"
 
-// longestTTL is the longest time to live in seconds: etcd grants no longer leases. It is low enough to compute a
-// deadline.
+// longestTTL is the longest time to live in seconds: etcd grants no longer leases. It is low enough that the
+// computation of a deadline does not overflow.
 const longestTTL = 9_000_000_000
 
 // EtcdOptions control how an etcd snapshot is read.
@@ -73,8 +73,8 @@ func ImportEtcd(
 	return out, f.Others(), err
 }
 
-// ExportEtcd writes the state to an etcd snapshot at path, which must be empty or missing. now is the time for
-// computing remaining times to live. It returns the number of keys.
+// ExportEtcd writes the state to an etcd snapshot at path, which must be empty or missing. Remaining times to live
+// are computed from now. It returns the number of keys.
 func ExportEtcd(ctx context.Context, path, prefix string, e *embedded.Export, now time.Time) (n int64, err error) {
 	if prefix, err = cleanPrefix(prefix); err != nil {
 		return 0, err

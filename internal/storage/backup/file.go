@@ -35,7 +35,7 @@ func OpenFile(path string, identities []age.Identity) (*File, error) {
 	return &File{s, f}, nil
 }
 
-// decrypted returns the content of a file, decrypted if it is encrypted.
+// decrypted returns the content of a file. It decrypts an encrypted file.
 func decrypted(f *os.File, identities []age.Identity) (*io.SectionReader, error) {
 	info, err := f.Stat()
 	if err != nil {

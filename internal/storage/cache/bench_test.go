@@ -108,8 +108,8 @@ func BenchmarkEncodingAdd(b *testing.B) {
 	}
 }
 
-// BenchmarkAppend measures how the feed applies one event of a resource with 10,000 objects and as many cursors, none
-// of which the event matches.
+// BenchmarkAppend measures how long the feed takes to apply one event of a resource with 10,000 objects and
+// several numbers of cursors. The event matches no cursor.
 func BenchmarkAppend(b *testing.B) {
 	for _, cursors := range []int{0, 200, 10_000} {
 		b.Run(fmt.Sprint(cursors, "-others"), func(b *testing.B) {
@@ -137,7 +137,8 @@ func BenchmarkAppend(b *testing.B) {
 	}
 }
 
-// waitingCursors returns the number of postings for which a cursor waits.
+// waitingCursors opens n cursors and returns when all of them wait for an event. They count their events in
+// delivered. stop closes them.
 func waitingCursors(
 	tb testing.TB, r *Resource, from int64, n int, in func(i int) Interest, delivered *atomic.Int64,
 ) (stop func()) {
@@ -259,7 +260,7 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// waiting counts the postings at whose gate somebody waits.
+// waiting returns the number of postings for which a cursor waits.
 func (r *Resource) waiting() (n int) {
 	r.published.mu.RLock()
 	defer r.published.mu.RUnlock()

@@ -11,8 +11,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// TestBusy: from the moment when the cache has applied a change until a cursor's owner asks for more, the resource is
-// busy. Cursors that stop waiting, by a tick or by the end of their context, are counted once.
+// TestBusy: from the moment when the cache has applied a change, the resource is busy until the user of the cursor
+// calls Next again. A cursor that stops waiting because of a tick or the end of its context is counted only once.
 func TestBusy(t *testing.T) {
 	eachStore(t, func(t *testing.T, s storage.Store) {
 		c := newCache(t, s, nil)

@@ -1,11 +1,11 @@
 // Package cache keeps the objects of resources in memory, in the encoding in which they are served, together with a
 // log of their recent changes.
 //
-// One watch of the store feeds the whole cache. From its first use on, a resource is followed: its changes are
-// appended to a log (package window), and a watcher is a cursor into that log that is woken only by events that it
-// is interested in (package interest). The objects of a resource are held in a copy-on-write tree (package index)
-// if they are few or are read often (see Memory); otherwise they are read from the store. Readers take a View,
-// which hides this difference, and hold no lock while they use it.
+// One watch of the store delivers the changes of all resources. The cache follows a resource from its first use
+// on: it appends its changes to a log (package window), and a watcher is a cursor into that log that is woken only
+// by events that it is interested in (package interest). The objects of a resource are held in a copy-on-write
+// tree (package index) if they are few or are read often (see Memory); otherwise they are read from the store.
+// Readers take a View, which hides this difference, and hold no lock while they use it.
 //
 // Files, in the order to read them:
 //
@@ -54,9 +54,9 @@ type Codec interface {
 	// Read decodes a stored value. key is the whole key in the store. The result may share memory with value. If Read
 	// fails, the cache stores an unread object, see Object.Err, and tries again later.
 	//
-	// Read must not wait for another program, because the changes of all resources wait while it runs. If it needs
-	// something from one, such as a key of a KMS plug-in, it returns an error that wraps a *storage.PendingError. The
-	// cache obtains what is needed with it, and then calls Read again.
+	// Read must not wait for another program, because the changes of all resources wait while it runs. If Read
+	// needs something from another program, such as a key of a KMS plug-in, it returns an error that wraps a
+	// *storage.PendingError. The cache calls Obtain of that error, and then calls Read again.
 	Read(key string, value []byte, revision int64) (Header, error)
 	// Restamp returns a copy of data, as made by Read, with another
 	// resourceVersion.
@@ -96,13 +96,13 @@ type Options struct {
 	// WindowBytes bounds the memory that the log of a resource keeps in use, in bytes; 0 means a sixteenth of Budget, at
 	// most 32 MiB. The events of the last revision are always kept.
 	WindowBytes int64
-	// CatchUp bounds the open streams of old changes. The caches of a process share it; nil makes one for this
-	// cache only.
+	// CatchUp limits the number of open streams of old changes. The caches of a process can share one; nil makes
+	// one for this cache only.
 	CatchUp *CatchUp
 	// Memory selects the resources whose objects are in memory.
 	Memory Memory
-	// IdleDrop is the time after which a resource that is not read or watched is dropped from memory, including its
-	// log, within a factor of two; 0 means never.
+	// IdleDrop is the time after which a resource that is neither read nor watched is dropped from memory,
+	// including its log. It may take up to twice this time; 0 means never.
 	IdleDrop time.Duration
 	// Metrics are the metrics of the watch of the store, which is shared by all resources; nil records nothing.
 	Metrics *Stored
@@ -127,7 +127,7 @@ type ProgressRequester interface {
 type Cache struct {
 	store       storage.Store
 	windowBytes int64
-	budget      int64 // bytes, for Usage
+	budget      int64 // in bytes, returned by Usage
 	logs        logBudget
 	memory      Memory
 	// droppedBytes is the memory of all objects that were dropped since New, see dropObjects.
@@ -145,10 +145,11 @@ type Cache struct {
 	mu        sync.RWMutex              // guards resources, maxDepth and removed
 	resources map[string]*Resource      // by prefix
 	maxDepth  int                       // highest number of slashes in a prefix
-	removed   map[*Resource]*time.Timer // resources that were removed and whose logs are still kept, with what drops them
+	removed   map[*Resource]*time.Timer // removed resources whose logs are still kept; the timer drops the log
 }
 
-// feed is the state of the goroutine that applies the changes of the store, see runFeed.
+// feed is the state of the goroutine that reads the changes of the store and applies them to the resources, see
+// runFeed.
 type feed struct {
 	// started is closed when the first revision is known, or reading it has failed.
 	started chan struct{}
@@ -156,7 +157,7 @@ type feed struct {
 	applied atomic.Int64
 	waiters waiters
 	watch   atomic.Pointer[storage.Watcher] // the open watch of the store; nil if there is none
-	failed  atomic.Pointer[error]           // why the cache ended; nil while it runs
+	failed  atomic.Pointer[error]           // the error that ended the cache; nil while it runs
 }
 
 // New starts a cache. The caller must call Close.
@@ -249,8 +250,8 @@ func (c *Cache) Resource(config Config) *Resource {
 	return r
 }
 
-// Remove removes a resource. Later calls fail with ErrRemoved, and so do its cursors once they have returned the events
-// that are in the log. A later call of Resource with the same prefix creates a new one.
+// Remove removes a resource. Later calls fail with ErrRemoved. Its cursors first return the events that are in the
+// log, and then fail with ErrRemoved. A later call of Resource with the same prefix creates a new resource.
 func (c *Cache) Remove(prefix string) {
 	c.mu.Lock()
 	r := c.resources[prefix]
@@ -275,23 +276,24 @@ func (c *Cache) Current(ctx context.Context) (int64, error) {
 	return c.store.Revision(ctx)
 }
 
-// Await waits until a revision is applied. If the deadline of ctx passes first, it returns a
-// *storage.FutureRevisionError if the store has not reached the revision, and otherwise the error of ctx.
+// Await waits until a revision is applied to the cache. If the deadline of ctx passes first and the store has not
+// reached the revision, the error is a *storage.FutureRevisionError. Otherwise it is the error of ctx.
 func (c *Cache) Await(ctx context.Context, revision int64) error { return c.await(ctx, revision) }
 
 // Applied returns the revision up to which the logs of all resources are complete.
 func (c *Cache) Applied() int64 { return c.feed.applied.Load() }
 
-// Usage is the memory of a cache by what it is for, in bytes.
+// Usage is the memory of a cache in bytes, by purpose.
 type Usage struct {
 	Budget                   int64 // see Options.Budget
 	Objects, Encodings, Logs int64
-	// DroppedObjects and DroppedEncodings were dropped since New: to make room, and objects also if they were seldom read.
+	// DroppedObjects and DroppedEncodings are the bytes that were dropped since New to make room. Objects are also
+	// dropped if they are seldom read.
 	DroppedObjects, DroppedEncodings int64
 }
 
-// Usage returns the memory that the cache uses. It is an estimate: the sizes of the encoded bytes, and what the structures
-// around them take.
+// Usage returns the memory that the cache uses. It is an estimate: the sizes of the encoded bytes, plus an assumed
+// size of the structures around them.
 func (c *Cache) Usage() Usage {
 	return Usage{
 		Budget: c.budget, Objects: c.loadedBytes(nil), Encodings: c.encodings.used.Load() + c.chunks.used.Load(),

@@ -77,7 +77,7 @@ func snapshot(t testing.TB, r *Resource, min int64) Snapshot {
 	return s
 }
 
-// showLatest returns the objects and the revision of a view of the latest state.
+// showLatest returns the objects of a view of the latest state as lines, and its revision.
 func showLatest(t testing.TB, r *Resource) (lines []string, revision int64) {
 	t.Helper()
 	v, err := r.View(t.Context(), Latest)
@@ -173,7 +173,7 @@ func readRecord(t *testing.T, s storage.Store, through int64) *record {
 	return &rec
 }
 
-// seenBy lists what a watcher must have seen in (from, through].
+// seenBy lists the events in (from, through] that a watcher with this interest must have received.
 func (rec *record) seenBy(from, through int64, in Interest) (lines []string) {
 	for _, e := range rec.events {
 		if r := e.Entry.ModRevision; r <= from || r > through {
@@ -207,7 +207,7 @@ func wants(in Interest, e storage.Entry) bool {
 		(in.Index == "" || in.Value == node)
 }
 
-// state is what a snapshot at a revision must show.
+// state lists the objects that a snapshot at a revision must contain.
 func (rec *record) state(revision int64) (lines []string) {
 	now := make(map[string]string)
 	for _, e := range rec.events {
@@ -231,15 +231,17 @@ func (rec *record) state(revision int64) (lines []string) {
 	return lines
 }
 
-// TestConcurrentReadersAndWatchers runs writers, readers and watchers at the same time. Afterwards everything that they
-// read is compared with the changes of the store. A small window makes cursors catch up from the store.
+// TestConcurrentReadersAndWatchers runs writers, readers and watchers at the same time. Afterwards all results of
+// the readers and watchers are compared with the changes of the store. A small window makes cursors catch up from
+// the store.
 func TestConcurrentReadersAndWatchers(t *testing.T) {
 	for name, memory := range memories {
 		t.Run(name, func(t *testing.T) { everybodySeesWhatHappened(t, memory) })
 	}
 }
 
-// memories are configurations that have all objects in memory, none, and changing ones.
+// memories are configurations with all objects in memory, with none in memory, and with frequent changes between
+// the two.
 var memories = map[string]Memory{
 	"held":     {},
 	"stored":   {SmallObjects: -1, UnreadBytes: -1, LoadAfter: math.Inf(1)},
@@ -379,7 +381,7 @@ func everybodySeesWhatHappened(t *testing.T, memory Memory) {
 			others.Go(func() { follow(1, in, i%2 == 0) })
 			others.Go(func() { follow(first, in, true) })
 		}
-		// Watchers that come, go and resume.
+		// These watchers start, end and resume.
 		for i := range 3 {
 			others.Go(func() {
 				random := rand.New(rand.NewPCG(uint64(i), 5))
@@ -397,7 +399,7 @@ func everybodySeesWhatHappened(t *testing.T, memory Memory) {
 				}
 			})
 		}
-		// Readers of the present and of the past.
+		// These readers read the present and the past.
 		type shown struct {
 			revision int64
 			lines    []string
@@ -420,7 +422,7 @@ func everybodySeesWhatHappened(t *testing.T, memory Memory) {
 						shots = append(shots, one, shown{at, old})
 					}
 					mu.Unlock()
-					if c.Await(finished, revision+50) != nil { // readers do not keep the writers from the processors
+					if c.Await(finished, revision+50) != nil { // leaves time to the writers
 						return
 					}
 				}
@@ -479,7 +481,7 @@ func difference(got, want []string) string {
 	return ""
 }
 
-// checkEncodings compares the charge of the cached encodings with their real size.
+// checkEncodings checks that the budget is charged exactly the size of the cached encodings.
 func checkEncodings(t *testing.T, c *Cache) {
 	t.Helper()
 	objects := make(map[*Object]bool)
@@ -532,8 +534,8 @@ func TestEventOfNoLongerMatchingObject(t *testing.T) {
 	})
 }
 
-// TestIdleCursorStaysCurrent checks that a cursor without matching events is current at the end of the log, whatever
-// has been removed from the log.
+// TestIdleCursorStaysCurrent checks that a cursor without matching events has the revision of the end of the log,
+// even if events were removed from the log.
 func TestIdleCursorStaysCurrent(t *testing.T) {
 	s := newFakeStore()
 	c := newCache(t, s, func(o *Options) { o.WindowBytes = 1 })
@@ -664,8 +666,8 @@ func TestChangesDuringLoad(t *testing.T) {
 	})
 }
 
-// TestRelist checks that cursors get the difference as events after the store compacted changes that the feed had not
-// seen.
+// TestRelist checks that, after the store has compacted changes that the feed had not received, cursors get the
+// difference as events.
 func TestRelist(t *testing.T) {
 	s := newFakeStore()
 	c := newCache(t, s, nil)
@@ -809,8 +811,8 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// TestRemovedAfterTheLastEvent checks that the cursors of a removed resource return what the log had before they end,
-// also one that is opened a short time after the removal, and that the log does not stay.
+// TestRemovedAfterTheLastEvent checks that the cursors of a removed resource return all events of the log before
+// they end. This includes a cursor that is opened a short time after the removal. Later the log is dropped.
 func TestRemovedAfterTheLastEvent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newFakeStore()
@@ -922,7 +924,7 @@ func TestUnreadableObjectMatchesFieldWatchers(t *testing.T) {
 			t.Errorf("%s: %d events, %v", name, len(events), err)
 		}
 	}
-	late := watch(t, r, from, Interest{Index: "node", Value: "n2"}) // from the log, not from a posting
+	late := watch(t, r, from, Interest{Index: "node", Value: "n2"}) // reads the log itself, not a posting
 	if events, _, err := late.Next(t.Context()); err != nil || len(events) != 2 {
 		t.Errorf("late: %d events, %v", len(events), err)
 	}
@@ -1066,10 +1068,10 @@ func TestLogOfLargeObjectsIsBounded(t *testing.T) {
 	runtime.KeepAlive(kept)
 }
 
-// slowLoadStore answers the next reads as if their revision had been compacted meanwhile.
+// slowLoadStore fails the next reads, as if their revision had been compacted in the meantime.
 type slowLoadStore struct {
 	*fakeStore
-	failures atomic.Int64 // how many reads still fail
+	failures atomic.Int64 // number of reads that will fail
 }
 
 func (s *slowLoadStore) Range(ctx context.Context, r storage.RangeRequest) (storage.RangeResult, error) {
@@ -1113,8 +1115,9 @@ func (s *heldLoadStore) Range(ctx context.Context, r storage.RangeRequest) (stor
 	return result, err
 }
 
-// TestALoadShowsItsChangesAtOnce checks that the first visible state of a resource contains the changes that were made
-// during its load, and that the feed has announced as applied. A read of the latest state would miss them otherwise.
+// TestALoadShowsItsChangesAtOnce checks that the first visible state of a resource contains the changes that were
+// made during its load. The feed has already announced their revision as applied, so a read of the latest state
+// would otherwise miss them.
 func TestALoadShowsItsChangesAtOnce(t *testing.T) {
 	s := &heldLoadStore{fakeStore: newFakeStore(), read: make(chan struct{}), release: make(chan struct{})}
 	put(t, s, "a/first", "n1|red|x")

@@ -12,10 +12,10 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// A cursor that is behind the log of its resource catches up: it reads what the log no longer has from a watch of the
-// store, until the log has its revision. Such a stream of old changes is expensive for a store: etcd holds up to a thousand
-// revisions with their previous values in memory for each stream, for as long as its reader is slow. So a process has few
-// streams, and cursors share them:
+// A cursor that is behind the log of its resource catches up: it reads the changes that the log no longer has from
+// a watch of the store, until it reaches the log. Such a stream of old changes is expensive for a store: etcd
+// holds up to a thousand revisions with their previous values in memory for each stream, for as long as its reader
+// is slow. So a process has few streams, and cursors share them:
 //
 //   - A reader is one open stream of one resource. It keeps the last megabytes of events that it read, each decoded at
 //     most once. A cursor whose next event is among them is served from there.
@@ -44,8 +44,9 @@ const (
 	readerIdleTimeout = time.Second
 	maxReaderTurn     = 2 * time.Second
 	catchUpPatience   = 30 * time.Second
-	// readerGrace is the time that a reader waits for the cursors that it has just served before it reads on for
-	// others, and the time that a cursor waits for a reader that will reach it before it requests one of its own.
+	// readerGrace has two uses. A reader waits that long for the cursors that it has just served, before it reads
+	// on for others. A cursor waits that long for a reader that will reach it, before it requests a reader of its
+	// own.
 	readerGrace = 100 * time.Millisecond
 	// checkInterval is the shortest time between two checks of all waiting cursors.
 	checkInterval = 20 * time.Millisecond
@@ -59,9 +60,9 @@ var errNoReader = errors.New("cache: too many watches catch up from the store")
 type CatchUp struct {
 	limit int
 
-	mu          sync.Mutex // guards what follows and what is in readers and waits
+	mu          sync.Mutex // guards what follows, and fields of readers and waits
 	readers     []*catchUpReader
-	waits       []*catchUpWait // in the order in which they came
+	waits       []*catchUpWait // in the order of their arrival
 	lastServed  time.Time      // when a cursor was last served
 	lastChecked time.Time      // when assignAll last ran
 }
@@ -88,8 +89,8 @@ func (u *CatchUp) Waiting() int {
 	return len(u.waits)
 }
 
-// oldChange is a change of the store that the log no longer has. All cursors share it, and the decoded event, which the first
-// call of read makes.
+// oldChange is a change of the store that the log no longer has. All cursors share it. They also share the decoded
+// event, which the first call of read creates.
 type oldChange struct {
 	change storage.Event
 	event  atomic.Pointer[Event]
@@ -124,7 +125,7 @@ type catchUpWait struct {
 	resource *Resource
 	revision int64
 	since    time.Time
-	done     bool // the cursor does not wait any more, or was served
+	done     bool // the cursor was served, or does not wait any more
 
 	ready chan struct{} // closed after the following fields are set
 	// events are all events after revision up to upTo.
@@ -141,7 +142,7 @@ type catchUpReader struct {
 	cancel    context.CancelFunc
 	requested chan struct{} // capacity 1: a cursor may need more events
 
-	// Guarded by CatchUp.mu.
+	// These fields are guarded by CatchUp.mu.
 	openedAt time.Time
 	servedAt time.Time // when the reader last served a cursor
 	closed   bool
@@ -208,15 +209,16 @@ func (u *CatchUp) assign(w *catchUpWait, now time.Time) {
 		return
 	}
 	if now.Sub(w.since) > catchUpPatience && u.lastServed.After(w.since) {
-		// Other cursors were served meanwhile. If none was, the store does not answer, and waiting may still succeed.
+		// Other cursors were served meanwhile, so this cursor was late in turn. If no cursor was served, the store
+		// does not answer, and waiting longer may still succeed.
 		u.end(w, errNoReader)
 		return
 	}
 	u.makeRoom(w, now)
 }
 
-// makeRoom closes the oldest reader that is idle, or that was open for more than maxReaderTurn while w waited as
-// long. It closes none while another reader is being closed.
+// makeRoom closes the oldest reader that is idle, or that was open for more than maxReaderTurn while w also waited
+// for more than maxReaderTurn. It closes none if another reader is being closed already.
 func (u *CatchUp) makeRoom(w *catchUpWait, now time.Time) {
 	var oldest *catchUpReader
 	for _, rd := range u.readers {
@@ -234,14 +236,15 @@ func (u *CatchUp) makeRoom(w *catchUpWait, now time.Time) {
 	}
 }
 
-// isWanted reports whether a cursor waits for more of this reader.
+// isWanted reports whether a cursor waits for events that this reader has not read yet.
 func (u *CatchUp) isWanted(rd *catchUpReader) bool {
 	return slices.ContainsFunc(u.waits, func(w *catchUpWait) bool {
 		return !w.done && w.resource == rd.resource && w.revision >= rd.head
 	})
 }
 
-// open opens a reader of a resource at the lowest revision of the waiting cursors that no open reader will reach.
+// open opens a reader of a resource. It begins at the lowest revision for which a cursor waits that no open reader
+// will reach.
 func (u *CatchUp) open(r *Resource, now time.Time) {
 	from := int64(-1)
 	for _, w := range u.waits {
@@ -262,7 +265,7 @@ func (u *CatchUp) open(r *Resource, now time.Time) {
 	}
 }
 
-// willReach reports whether an open reader will reach the revision of a waiting cursor soon.
+// willReach reports whether an open reader has the revision of a waiting cursor, or will soon reach it.
 func (u *CatchUp) willReach(w *catchUpWait, now time.Time) bool {
 	return slices.ContainsFunc(u.readers, func(rd *catchUpReader) bool {
 		return !rd.closed && rd.resource == w.resource && rd.low <= w.revision &&
@@ -270,7 +273,7 @@ func (u *CatchUp) willReach(w *catchUpWait, now time.Time) bool {
 	})
 }
 
-// serve returns the events of a reader for a cursor: a bounded number, but only complete revisions.
+// serve gives a cursor events of a reader. Their number is bounded, but the last revision is always complete.
 func (u *CatchUp) serve(w *catchUpWait, rd *catchUpReader, now time.Time) {
 	first := sort.Search(len(rd.events), func(i int) bool {
 		return rd.events[i].change.Entry.ModRevision > w.revision
@@ -312,10 +315,10 @@ func (rd *catchUpReader) close() {
 	rd.cancel()
 }
 
-// run reads the stream as fast as cursors want more, until the reader is closed.
+// run reads the stream while cursors need more events, until the reader is closed.
 func (rd *catchUpReader) run() {
 	h := rd.catchUp
-	time.AfterFunc(readerIdleTimeout, rd.closeIdle) // again and again until the reader is closed
+	time.AfterFunc(readerIdleTimeout, rd.closeIdle) // closeIdle repeats this until the reader is closed
 	err := rd.stream()
 	if rd.ctx.Err() == nil && !isFinal(err) && !isCompacted(err) {
 		rd.resource.cache.logger.Warn("cache: reading old changes of the store failed, trying again",
@@ -420,7 +423,8 @@ func (rd *catchUpReader) add(batch storage.Batch) {
 	rd.trim(before)
 }
 
-// trim drops the oldest of the first n events, as long as the events take more than readerBytes.
+// trim drops events while the reader has more than readerBytes, the oldest first. It drops only the first n
+// events, and the rest of a revision of which it has dropped a part.
 func (rd *catchUpReader) trim(n int) {
 	drop := 0
 	for ; drop < n && rd.bytes > readerBytes; drop++ {
@@ -451,7 +455,8 @@ func (rd *catchUpReader) fail(err error) {
 	}
 }
 
-// readOld returns the next events from a stream of old changes, or returns to the log when the log has them.
+// readOld returns the next events from a stream of old changes. If the log covers the cursor's revision, it moves
+// the cursor to the log instead.
 func (c *Cursor) readOld(ctx context.Context, tick <-chan time.Time) error {
 	if c.rejoinLog() {
 		return nil
@@ -506,7 +511,8 @@ func (c *Cursor) rejoinLog() bool {
 	if ok {
 		c.behind = false
 		c.next = r.published.log.After(c.revision)
-		// The stream may have returned events to the cursor that the feed has not appended to the log yet.
+		// A stream may have returned events to the cursor that the feed has not appended to the log yet. The
+		// cursor must skip these in the log.
 		c.from = max(c.from, c.revision)
 	}
 	r.published.mu.RUnlock()
@@ -524,7 +530,7 @@ func (c *Cursor) leaveCatchUp() {
 	}
 }
 
-// checkCompacted returns an error if the store has already compacted what the cursor has to catch up on.
+// checkCompacted returns an error if the store has already compacted a change that the cursor still has to read.
 func (c *Cursor) checkCompacted() error {
 	if compacted := c.resource.cache.store.Stats().CompactedRevision; c.revision+1 <= compacted {
 		return &storage.CompactedError{Revision: c.revision + 1, Compacted: compacted}

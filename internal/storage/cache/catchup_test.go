@@ -66,7 +66,7 @@ func (c countingCodec) Read(key string, value []byte, revision int64) (Header, e
 	return c.fakeCodec.Read(key, value, revision)
 }
 
-// behindLog returns a cache that started after a number of updates of two resources.
+// behindLog returns a cache whose log starts after a number of updates of two resources.
 func behindLog(t *testing.T, updates int) (s *streamCounter, pods, others *Resource, reads *atomic.Int64) {
 	t.Helper()
 	s = &streamCounter{fakeStore: newFakeStore()}
@@ -121,8 +121,8 @@ func readOn(ctx context.Context, cursor *Cursor, n int, last int64) error {
 	return nil
 }
 
-// TestCatchUpStreamsAreFew checks that watchers of old revisions share few streams, hold none while they are stalled,
-// and get all events.
+// TestCatchUpStreamsAreFew checks that watchers of old revisions share few streams, use none while they do not
+// read, and get all events.
 func TestCatchUpStreamsAreFew(t *testing.T) {
 	const updates, watchers = 600, 40
 	s, pods, others, _ := behindLog(t, updates)
@@ -130,7 +130,7 @@ func TestCatchUpStreamsAreFew(t *testing.T) {
 	defer cancel()
 	cursors, left, last := make([]*Cursor, watchers), make([]int, watchers), make([]int64, watchers)
 	each(t, watchers, func(i int) (err error) {
-		r, skip := pods, i*10 // updates; two revisions each, pods first
+		r, skip := pods, i*10 // each update changes both resources, pods first
 		if i%2 == 1 {
 			r = others
 		}
@@ -181,7 +181,7 @@ func TestResumingTogether(t *testing.T) {
 	if made > 2*maxReaders {
 		t.Errorf("%d streams for %d watchers", made, watchers)
 	}
-	// A change has two values, and a few are read again by another stream.
+	// Each change has two values. Some changes may be read again by another stream.
 	if n := reads.Load(); n > 2*updates*2*maxReaders {
 		t.Errorf("%d values were read", n)
 	}
@@ -203,8 +203,8 @@ func TestCatchUpWithSelectors(t *testing.T) {
 	})
 }
 
-// TestCatchUpAfterFailures checks that a broken stream is opened again, and that a compacted one ends the watchers that
-// need it.
+// TestCatchUpAfterFailures checks that a broken stream is opened again. If the revision was compacted, the
+// watchers that need it end.
 func TestCatchUpAfterFailures(t *testing.T) {
 	const updates = 300
 	s, pods, _, _ := behindLog(t, updates)
@@ -247,9 +247,9 @@ func TestCatchUpReaders(t *testing.T) {
 	now := time.Now()
 	for name, test := range map[string]struct {
 		waited           time.Duration
-		opened, served   time.Duration // ago, of the reader that is open
-		wanted           bool          // by a cursor at its head
-		servedAny        time.Duration // ago, of anybody
+		opened, served   time.Duration // times before now, of the open reader
+		wanted           bool          // a cursor waits at the reader's head
+		servedAny        time.Duration // time before now when any cursor was served
 		sentAway, closed bool
 	}{
 		"the reader is busy": {waited: time.Second, opened: time.Second, wanted: true},

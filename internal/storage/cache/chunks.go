@@ -44,8 +44,8 @@ func (r *Resource) EncodedChunk(chunk Chunk, id EncodingID, encode func() ([]byt
 	return data, err
 }
 
-// NoteRequest records a request for chunks in an encoding. It reports whether there was one before, in the last five to
-// ten minutes.
+// NoteRequest records a request for chunks in an encoding. It reports whether there was a request for this
+// encoding before: always if it was in the last five minutes, never if it was more than ten minutes ago.
 func (r *Resource) NoteRequest(id EncodingID) bool {
 	id = id.WithoutPeriod()
 	log := &r.requests
@@ -59,7 +59,8 @@ func (r *Resource) NoteRequest(id EncodingID) bool {
 	return again
 }
 
-// requestLog has the encodings in which chunks were requested in the current and the previous period of unusedAfter.
+// requestLog has the encodings in which chunks were requested, for the current and the previous period of length
+// unusedAfter.
 type requestLog struct {
 	mu                sync.Mutex // guards current and previous
 	current, previous []EncodingID
@@ -72,12 +73,14 @@ func (l *requestLog) rotate() {
 	l.current, l.previous = nil, l.current
 }
 
-// unusedAfter is the time after which unused encodings of objects and chunks are dropped, within a factor of two.
+// unusedAfter is the time after which unused encodings of objects and chunks are dropped. It may take up to twice
+// this time.
 const unusedAfter = 5 * time.Minute
 
-// chunkBudget bounds the encodings of chunks, and drops those that are not used. A chunk is garbage when no tree has
-// its leaf any more, so a change of an object does not have to find the chunks. Therefore the clock has only weak
-// pointers, and the charge of a chunk is given back after the garbage collector has found it.
+// chunkBudget bounds the encodings of chunks, and drops those that are not used. A chunk is garbage when no tree
+// has its leaf any more, so a change of an object does not have to find the chunks. Therefore the clock, the ring
+// of chunks in which forgetUnused looks for unused ones, has only weak pointers. The bytes of a chunk are
+// subtracted from used after the garbage collector has found the chunk.
 type chunkBudget struct {
 	limit int64
 	used  atomic.Int64
@@ -89,10 +92,10 @@ type chunkBudget struct {
 // cachedChunk is the encodings of one chunk.
 type cachedChunk struct {
 	encodings atomic.Pointer[[]encoded]
-	used      atomic.Bool // used since the clock last passed
+	used      atomic.Bool // used since forgetUnused last passed the chunk
 	// queued means that the chunk is on the clock. Guarded by chunkBudget.mu.
 	queued bool
-	charge *atomic.Int64 // bytes of its encodings in chunkBudget.used
+	charge *atomic.Int64 // the bytes of its encodings that are included in chunkBudget.used
 }
 
 // encoding returns an encoding and marks the chunk as used, or returns false.
@@ -143,7 +146,7 @@ func (b *chunkBudget) add(cache *index.LeafCache, id EncodingID, data []byte) {
 	}
 }
 
-// newChunk returns a chunk that gives its charge back when it is garbage collected.
+// newChunk returns a chunk. When the chunk is garbage collected, its bytes are subtracted from used.
 func (b *chunkBudget) newChunk() *cachedChunk {
 	c := &cachedChunk{charge: new(atomic.Int64)}
 	runtime.AddCleanup(c, func(charge *atomic.Int64) { b.used.Add(-charge.Swap(0)) }, c.charge)
@@ -157,9 +160,9 @@ func (b *chunkBudget) expire() {
 	b.forgetUnused(-1)
 }
 
-// forgetUnused goes over the clock, the oldest chunk first, and drops the encodings of chunks that were not used since
-// it last passed, until at most target bytes are used. It goes around once, so the others stay until the next call. The
-// caller holds mu.
+// forgetUnused goes over the clock, the oldest chunk first, and drops the encodings of chunks that were not used
+// since it last passed them, until at most target bytes are used. It passes each chunk once, so used chunks stay
+// until the next call. The caller holds mu.
 func (b *chunkBudget) forgetUnused(target int64) {
 	for n := len(b.clock); n > 0 && b.used.Load() > target; n-- {
 		p := b.clock[0]

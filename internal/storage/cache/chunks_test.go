@@ -83,7 +83,7 @@ func TestChunksFollowChanges(t *testing.T) {
 			}
 		}
 	}
-	// An old snapshot still has its own.
+	// The old snapshot still has its cached encodings.
 	if text, made := chunkText(t, r, snap, "", "", EncodingID(1)); text != objectsText(snap, "", "") || made != 0 {
 		t.Errorf("%d chunks of the first snapshot were made again", made)
 	}
@@ -103,7 +103,7 @@ func TestUnusedChunksAreDropped(t *testing.T) {
 	r := c.Resource(podConfig())
 	snap := snapshot(t, r, last)
 	chunkText(t, r, snap, "", "", 1)
-	c.chunks.expire() // used since the last time
+	c.chunks.expire() // resets the marks: the chunks count as unused until they are used again
 	if _, made := chunkText(t, r, snap, "", "", 1); made != 0 {
 		t.Errorf("%d used chunks were forgotten", made)
 	}
@@ -116,8 +116,8 @@ func TestUnusedChunksAreDropped(t *testing.T) {
 	if made == 0 {
 		t.Error("forgotten chunks are there")
 	}
-	// Every object is written again: the chunks before go with the last snapshot. (Some
-	// texts are longer, since revisions are.)
+	// Every object is written again. The old chunks become garbage together with the last snapshot. (Some texts
+	// are longer, because their revisions are longer.)
 	before := c.chunks.used.Load()
 	for i := range 500 {
 		last = put(t, s, fmt.Sprintf("ns/p%04d", i), "node1|red|1")
@@ -153,7 +153,7 @@ func TestChunksAreBounded(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	// Once more round: what was used goes only when the clock comes by again.
+	// Encodings that were used are dropped only when the clock passes them a second time.
 	c.chunks.mu.Lock()
 	c.chunks.forgetUnused(limit / 8)
 	c.chunks.forgetUnused(limit / 8)

@@ -4,9 +4,10 @@ import (
 	"sync"
 )
 
-// remainingCounts remembers how many objects follow the pages of lists, so that a page that is read from the store need
-// not count them. The number after a page is the number after the previous page minus the objects of the page; and the
-// number after the first page of a list is the one after the first page of an earlier list, with the changes in between.
+// remainingCounts remembers how many objects follow the pages of lists, so that a page that is read from the store
+// need not count them. The number after a page is the number after the previous page, minus the objects of the
+// page. The number after the first page is computed from the first page of an earlier list and the changes since
+// then.
 type remainingCounts struct {
 	mu     sync.Mutex // guards counts and oldest
 	counts map[remainingKey]remainingCount
@@ -16,10 +17,10 @@ type remainingCounts struct {
 // remainingKey identifies the remaining objects of a list: the keys with a prefix, not below from.
 type remainingKey struct{ prefix, from string } // whole keys of the store
 
-// remainingCount is their number at a revision.
+// remainingCount is the number of remaining objects at a revision.
 type remainingCount struct {
 	revision, number int64
-	more             bool // there are more, because only the first ones were counted
+	more             bool // number is only a lower bound, because only the first objects were counted
 }
 
 // maxRemainingCounts is the highest number of remembered pages.
@@ -48,8 +49,8 @@ func (c *remainingCounts) put(k remainingKey, n remainingCount) {
 	c.counts[k] = n
 }
 
-// countAt counts the objects of a followed resource in the store at revision from, after which the changes of the
-// number are already counted in the state. Then the current number is known.
+// countAt counts the objects of a followed resource in the store at revision from. The state has already counted
+// the changes after from, so that the sum is the current number.
 func (r *Resource) countAt(from int64) {
 	n, err := r.store.count(r.cache.background.ctx, "", from, 0)
 	if err != nil {

@@ -13,16 +13,18 @@ import (
 )
 
 const (
-	// cursorBatch limits the number of events that Next returns, cursorBytes the bytes of their objects: these may
-	// leave the log before the caller has sent them. Next returns more only to complete a revision, or one large event.
+	// cursorBatch limits the number of events that Next returns, and cursorBytes limits the bytes of their
+	// objects, because events that the caller has not sent yet may no longer be in the log. Next returns more only
+	// to complete a revision, or one large event.
 	cursorBatch = 128
 	cursorBytes = 32 << 10
-	// cursorScan is the number of events of the log that a cursor examines before it releases the lock for the feed.
+	// cursorScan is the number of events of the log that a cursor examines before it releases the lock, so that
+	// the feed can append events.
 	cursorScan = 1024
 )
 
-// Interest selects the objects that a watcher wants; its fields are combined with
-// and. The zero value is everything.
+// Interest selects the objects that a watcher wants. An object must match all fields that are set. The zero value
+// selects everything.
 type Interest struct {
 	Namespace string // all objects of a namespace
 	Name      string // objects of that name
@@ -31,14 +33,14 @@ type Interest struct {
 	Index, Value string
 }
 
-// Cursor is the position of a watcher in the log of a resource. It has no goroutine and no buffer, so a slow one
-// costs others nothing: if the log no longer has its position, it catches up from the store, in turn with others. It
-// must be used by one goroutine only.
+// Cursor is the position of a watcher in the log of a resource. It has no goroutine and no buffer, so a slow
+// cursor costs other cursors nothing. If the log no longer has its position, the cursor catches up from the store,
+// and takes turns with others. It must be used by one goroutine only.
 type Cursor struct {
 	resource *Resource
 	interest Interest
-	field    int   // of in.Index, -1 for none
-	from     int64 // events up to this revision are not requested, or have been returned
+	field    int   // position of interest.Index in Config.Indexes, -1 for none
+	from     int64 // Next skips events up to this revision: they were not requested or have been returned
 
 	posting *interest.Posting[wakeup] // nil if the cursor reads the whole log
 	next    uint64                    // position in the log of the next event to examine
@@ -55,9 +57,10 @@ type Cursor struct {
 }
 
 // Watch returns a cursor over the events after revision from whose object matches the interest before or after the
-// change. If the log no longer has that revision, the cursor catches up from the store (see CatchUp). If the
-// store has compacted the revision, or too many cursors catch up, Watch or a later Next returns a *storage.CompactedError. A
-// resource that was removed a short time ago still has its log. The caller must close the cursor.
+// change. If the log no longer has that revision, the cursor catches up from the store (see CatchUp). If the store
+// has compacted the revision, or too many cursors catch up, Watch or a later Next returns a
+// *storage.CompactedError. For a short time after the removal of a resource, Watch can still read its log. The
+// caller must close the cursor.
 func (r *Resource) Watch(ctx context.Context, from int64, in Interest) (*Cursor, error) {
 	c := &Cursor{resource: r, interest: in, field: -1, from: from, revision: from}
 	if in.Index != "" {
@@ -83,8 +86,8 @@ func (r *Resource) Watch(ctx context.Context, from int64, in Interest) (*Cursor,
 	return c, nil
 }
 
-// interestKey returns the shortest posting list that contains everything the cursor wants. It returns false if the
-// cursor has to read the whole log.
+// interestKey returns the key of the shortest posting list that contains all events the cursor wants. It returns
+// false if the cursor has to read the whole log.
 func (c *Cursor) interestKey() (interest.Key, bool) {
 	switch in := c.interest; {
 	case in.Name != "" && !c.resource.config.Namespaced:
@@ -101,10 +104,10 @@ func (c *Cursor) interestKey() (interest.Key, bool) {
 	return interest.Key{}, false
 }
 
-// Next returns the next events in the order of revisions, and the revision up to which the cursor is then complete.
-// It never returns only a part of a revision. It waits until an event matches the interest or ctx ends; after the
-// error of ctx the cursor can still be used, so a caller with other work at a certain time sets a deadline. Events
-// are shared; the slice is valid until the next call.
+// Next returns the next events in the order of revisions, and the revision up to which it has now returned all
+// events. It never returns only a part of a revision. It waits until an event matches the interest or ctx ends.
+// After the error of ctx the cursor can still be used, so a caller that has other work to do at a certain time can
+// set a deadline. Events are shared; the slice is valid until the next call.
 //
 // Other errors end the cursor: *storage.CompactedError if the cursor is behind the log and the store has compacted
 // events that it has not seen, storage.ErrClosed, storage.ErrFailed, and ErrRemoved after the events that the log had
@@ -113,8 +116,8 @@ func (c *Cursor) Next(ctx context.Context) ([]*Event, int64, error) {
 	return c.NextOr(ctx, nil)
 }
 
-// NextOr is Next, but also returns, without events or an error, when tick delivers a value. One timer for a whole
-// watch is cheaper than a deadline for each call.
+// NextOr is like Next, but it also returns, without events or an error, when tick delivers a value. One timer for
+// a whole watch is cheaper than a deadline for each call.
 func (c *Cursor) NextOr(ctx context.Context, tick <-chan time.Time) ([]*Event, int64, error) {
 	clear(c.events)
 	c.events, c.bytes = c.events[:0], 0
@@ -139,7 +142,7 @@ func (c *Cursor) NextOr(ctx context.Context, tick <-chan time.Time) ([]*Event, i
 			}
 			continue
 		}
-		c.events = nil // it may wait for long
+		c.events = nil // free the memory: the wait may be long
 		select {
 		case <-wait: // wake has counted the cursor as busy
 		case <-tick:
@@ -152,12 +155,12 @@ func (c *Cursor) NextOr(ctx context.Context, tick <-chan time.Time) ([]*Event, i
 	}
 }
 
-// errTick ends a read of old changes when the caller's tick delivers.
+// errTick ends a read of old changes when a value arrives on the caller's channel tick.
 var errTick = errors.New("cache: tick")
 
 // Busy returns the names of the resources with a cursor that is not waiting for the next event: it has events to
-// deliver, or the caller of Next is using the events of the last call. The result is only reliable if the store had no
-// write meanwhile, and if Applied is its revision; the caller checks this.
+// deliver, or the caller of Next is using the events of the last call. The result is only reliable if there was no
+// write to the store meanwhile, and if Applied returns the revision of the store. The caller must check both.
 func (c *Cache) Busy() (names []string) {
 	for _, r := range c.all() {
 		if r.published.busy.Load() > 0 {
@@ -167,8 +170,8 @@ func (c *Cache) Busy() (names []string) {
 	return names
 }
 
-// LastChanged names an object that changed at the revision that Applied returns, "" if no log has it: resources that nobody reads
-// or watches have none.
+// LastChanged returns the name of an object that changed at the revision that Applied returns. It returns "" if no
+// log has such an event: resources that are neither read nor watched have no log.
 func (c *Cache) LastChanged() (name string) {
 	newest := c.Applied()
 	for _, r := range c.all() {
@@ -215,8 +218,8 @@ func (c *Cursor) Close() {
 	c.resource.published.leave(c)
 }
 
-// collect returns the events of the log for the cursor. Without events it returns the channel that is closed when
-// there may be some, or nil if it must be called again.
+// collect takes the next events for the cursor from the log. If there are none, it returns the channel that is
+// closed when there may be some. If it returns nil and there are no events, it must be called again.
 func (c *Cursor) collect() (<-chan struct{}, error) {
 	r := c.resource
 	tail := r.cache.feed.applied.Load() // before the log is read
@@ -262,7 +265,7 @@ func (c *Cursor) collect() (<-chan struct{}, error) {
 	return g.wait(), nil
 }
 
-// wakeup returns what the cursor waits for.
+// wakeup returns the wakeup on which the cursor waits.
 func (c *Cursor) wakeup() *wakeup {
 	if c.posting != nil {
 		return &c.posting.User
@@ -270,7 +273,8 @@ func (c *Cursor) wakeup() *wakeup {
 	return &c.resource.published.wakeup
 }
 
-// stopWaiting counts a cursor as busy that does not wait any longer for a channel of collect, unless wake did so.
+// stopWaiting ends the wait of a cursor for a channel of collect and counts the cursor as busy, unless wake has
+// done this already.
 func (c *Cursor) stopWaiting(wait <-chan struct{}) {
 	r := c.resource
 	r.published.mu.RLock()
@@ -282,8 +286,8 @@ func (c *Cursor) stopWaiting(wait <-chan struct{}) {
 	}
 }
 
-// scan reads events of the whole log: a bounded number, but only complete revisions. It reports whether it reached
-// the end.
+// scan reads events of the whole log. Their number is bounded, but the last revision is always complete. It
+// reports whether it reached the end of the log.
 func (c *Cursor) scan() bool {
 	log := &c.resource.published.log
 	end := min(log.Next(), c.next+cursorScan)

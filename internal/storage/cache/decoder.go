@@ -18,8 +18,8 @@ type decoder struct {
 	logger    *slog.Logger
 }
 
-// read returns the object of a stored entry. like is another revision of the same object, or nil; the two share the
-// memory of the key.
+// read returns the object of a stored entry. like is another revision of the same object, or nil. If it is not
+// nil, both objects share the memory of the key.
 func (d *decoder) read(e storage.Entry, like *Object) *Object {
 	o := &Object{Revision: e.ModRevision, CreateRevision: e.CreateRevision}
 	if like != nil {
@@ -38,7 +38,7 @@ func (d *decoder) read(e storage.Entry, like *Object) *Object {
 	return o
 }
 
-// readDetached returns an object that the cache does not refer to. Its encodings are not cached.
+// readDetached returns an object that belongs to its caller and not to the cache. Its encodings are not cached.
 func (d *decoder) readDetached(e storage.Entry) *Object {
 	o := d.read(e, nil)
 	o.detach()
@@ -81,8 +81,8 @@ func (d *decoder) readAgain(o *Object) (*Object, error) {
 	if !u.resolved.CompareAndSwap(nil, object) {
 		return u.resolved.Load(), nil
 	}
-	// No encodings are cached with the readable object if o has left the cache. A release of o after this line sees
-	// u.resolved.
+	// If o has left the cache, no encodings must be cached with the readable object. A release of o after this
+	// line sees u.resolved.
 	if o.attached.Load().encodings.Load() == closedEncodings {
 		d.encodings.release(object)
 	}

@@ -28,8 +28,8 @@ func (id EncodingID) WithoutPeriod() EncodingID { return id & (1<<periodShift - 
 // Period returns the period of In, or 0.
 func (id EncodingID) Period() uint16 { return uint16(id >> periodShift) }
 
-// withEncoding returns a copy of a list to which an encoding was added, and what the budget is charged for it in
-// addition. It takes the place of an encoding of another period.
+// withEncoding returns a copy of a list with one more encoding, and the number of bytes by which the charge to the
+// budget grows. The new encoding replaces one of another period.
 func withEncoding(old []encoded, added encoded) (list []encoded, cost int64) {
 	list, cost = make([]encoded, 0, len(old)+1), int64(len(added.data))+encodingOverhead
 	for _, e := range old {
@@ -128,9 +128,9 @@ func (o *Object) encodingBytes() int64 {
 	return 0
 }
 
-// encodingBudget limits the bytes of all cached encodings with the clock algorithm: the attachments are in a ring, in
-// which a hand moves. It clears the mark of attachments that were used since its last round, and drops the encodings of
-// the others.
+// encodingBudget limits the bytes of all cached encodings with the clock algorithm: the attachments are in a ring,
+// the clock, along which a position, the hand, moves. Where the hand passes, it clears the mark of an attachment
+// that was used since its last round, and drops the encodings of one that was not.
 type encodingBudget struct {
 	limit   int64
 	used    atomic.Int64
@@ -206,17 +206,17 @@ func (b *encodingBudget) attach(o *Object, id EncodingID, data []byte) *attachme
 // maxRecentBytes bounds the bytes of encodings that were made by writes and not requested yet.
 const maxRecentBytes = 4 << 20
 
-// recentEncodings are the objects with an encoding that a write made, in the order of the writes. Watchers use such an
-// encoding within a moment or never, and most objects are not read in the encoding of their write. So an encoding that
-// is still unused when maxRecentBytes of newer ones have been added is dropped, and one that was used is put on the
-// clock.
+// recentEncodings are the objects with an encoding that a write made, in the order of the writes. Watchers use
+// such an encoding within a moment or never, and most objects are not read in the encoding of their write. When
+// maxRecentBytes of newer encodings have been added, an encoding leaves the queue: it is dropped if it is still
+// unused, and otherwise put on the clock.
 type recentEncodings struct {
 	mu    sync.Mutex // guards what follows
 	queue []recentEncoding
 	bytes int64
 }
 
-// recentEncoding is one entry of the queue; cost is its charge in bytes.
+// recentEncoding is one entry of the queue. cost is the number of bytes that the budget is charged for it.
 type recentEncoding struct {
 	object *Object
 	cost   int64
@@ -258,7 +258,7 @@ func (b *encodingBudget) promoteOrForget(o *Object) {
 		return // o left the cache, or has got another encoding, with which it was put on the clock
 	}
 	b.used.Add(-encodingsSize(old))
-	// An encoding that is added to a at the same time is on the clock, but o does not refer to it any more.
+	// An encoding that another goroutine adds to a at this moment is on the clock, but o no longer refers to it.
 	o.attached.CompareAndSwap(a, nil)
 }
 
@@ -284,7 +284,7 @@ func (b *encodingBudget) release(o *Object) {
 	}
 }
 
-// releaseAll releases objects that are not loaded any more, except those in keep.
+// releaseAll releases objects that are no longer loaded, except the objects in keep.
 func (b *encodingBudget) releaseAll(objects index.Set[*Object], keep map[*Object]bool) {
 	objects.All().Ascend("", "", func(o *Object) bool {
 		if !keep[o] {
@@ -295,8 +295,8 @@ func (b *encodingBudget) releaseAll(objects index.Set[*Object], keep map[*Object
 	b.forgetReleased()
 }
 
-// evict moves the hand until the encodings fit in the budget. It gives up if another goroutine is doing so, or after a
-// bounded number of steps; the next added encoding continues.
+// evict moves the hand until the encodings fit in the budget. It stops at once if another goroutine is doing this,
+// and otherwise after a bounded number of steps. The next call of add continues.
 func (b *encodingBudget) evict() {
 	const steps = 256
 	if !b.mu.TryLock() {
@@ -345,7 +345,7 @@ func (b *encodingBudget) forgetUnused(place int) bool {
 // expire drops the encodings that were not used since the last call of expire or the last pass of the hand. So unused
 // encodings are dropped even if the budget is not exhausted.
 func (b *encodingBudget) expire() {
-	const steps = 4096 // under the lock, which writers wait for
+	const steps = 4096 // per lock of mu, for which writers wait
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for place, n := len(b.clock)-1, 0; place >= 0; place, n = min(place, len(b.clock))-1, n+1 {
@@ -388,9 +388,9 @@ type pendingObject struct {
 // maxPendingObjects bounds the pending objects of a resource.
 const maxPendingObjects = 1024
 
-// AddEncoding adds an encoding that a write made, of the object that it wrote under key (below the prefix) at revision.
-// The encoding is cached if the object at that revision is in the cache, or when it arrives soon. It is dropped if the
-// resource is unused.
+// AddEncoding adds an encoding that a write has made of its object. The write stored the object under key (below
+// the prefix) at revision. The encoding is cached if the cache has that object at that revision, or when the cache
+// receives it soon. It is dropped if the resource is unused.
 func (r *Resource) AddEncoding(key string, revision int64, id EncodingID, data []byte) {
 	pending := &r.pending
 	pending.mu.Lock()
@@ -424,8 +424,8 @@ func (r *Resource) AddEncoding(key string, revision int64, id EncodingID, data [
 	pending.objects[key] = p
 }
 
-// attach caches the pending encodings of the objects of events, and drops pending ones up to revision that did not
-// match.
+// attach caches the pending encodings of the objects in events. Then it drops the pending encodings of revisions
+// up to revision that matched no event.
 func (pending *pendingEncodings) attach(b *encodingBudget, events []*Event, revision int64) {
 	pending.mu.Lock()
 	defer pending.mu.Unlock()

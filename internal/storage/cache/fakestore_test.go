@@ -11,7 +11,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// fakeStore is a store in memory, whose watches can be held and broken.
+// fakeStore is a store in memory. A test can hold its watches or break them.
 type fakeStore struct {
 	mu        sync.Mutex
 	revision  int64
@@ -19,7 +19,7 @@ type fakeStore struct {
 	versions  map[string][]storage.Entry // ascending; a deletion has no CreateRevision
 	written   []storage.Event
 	moved     chan struct{} // closed when anything below changes
-	held      bool          // watchers get nothing
+	held      bool          // while true, watchers receive nothing
 	broken    int           // watchers made before this generation fail
 	made      int
 	closed    bool
@@ -159,7 +159,7 @@ func (s *fakeStore) Close() error {
 	return nil
 }
 
-// hold makes watchers receive nothing until it is called with false.
+// hold stops the delivery to watchers, or with false, continues it.
 func (s *fakeStore) hold(held bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,7 +167,7 @@ func (s *fakeStore) hold(held bool) {
 	s.move()
 }
 
-// breakWatches ends the open watches with an unspecific error.
+// breakWatches ends the open watches with an error of no special type.
 func (s *fakeStore) breakWatches() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -8,15 +8,15 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// runFeed is the feed: it passes the changes of the store to the loaded resources, batch by batch, until the cache
-// or the store is closed.
+// runFeed is the goroutine of the feed. It passes the changes of the store to the resources, batch by batch, until
+// the cache or the store is closed.
 func (c *Cache) runFeed() {
 	ok := c.retry("read the revision", func() error {
 		revision, err := c.store.Revision(c.background.ctx)
 		c.feed.applied.Store(revision)
 		return err
 	})
-	close(c.feed.started) // in any case: loads wait for it
+	close(c.feed.started) // even after a failure, because loads wait for it
 	if !ok {
 		return
 	}
@@ -112,7 +112,8 @@ func (c *Cache) advance(revision int64) {
 // demux sorts the events of a batch by resource. Only the feed uses it and Resource.incoming.
 type demux struct{ touched []*Resource }
 
-// split appends each event to the incoming events of its resources, and the resources to touched.
+// split appends each event to the incoming events of each resource that has its key, and appends these resources
+// to touched.
 func (d *demux) split(c *Cache, events []storage.Event) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -150,9 +151,9 @@ func (d *demux) reset() {
 
 func slashes(s string) int { return strings.Count(s, "/") }
 
-// relist brings the loaded resources to one revision by reading them from the store again, after the store has
-// compacted changes that the feed had not seen. The differences are appended to the logs, so that cursors miss
-// nothing.
+// relist is called after the store has compacted changes that the feed had not received. It reads the loaded
+// resources again and brings them to one revision. The differences are appended to the logs, so that cursors miss
+// no change.
 func (c *Cache) relist() error {
 	base, err := c.store.Revision(c.background.ctx)
 	if err != nil {

@@ -22,12 +22,12 @@ const (
 type load struct {
 	done chan struct{} // closed at the end
 	err  error         // set before done is closed if the load failed
-	// limit is the memory that the objects may take, in bytes. If it is 0, only a small resource is loaded.
+	// limit is the largest memory of the objects, in bytes. If it is 0, only a small resource is loaded.
 	limit atomic.Int64
 
-	// The following fields are guarded by Resource.write. events are the changes that the feed received during the load
-	// of an unused resource, up to revision. The objects must be read at atLeast or a later revision, because the feed
-	// missed changes before it.
+	// The following fields are guarded by Resource.write. events are the changes that the feed received during the
+	// load of an unused resource, up to revision. The objects must be read at the revision atLeast or later,
+	// because the feed has missed changes before atLeast.
 	events   []storage.Event
 	revision int64
 	atLeast  int64
@@ -82,8 +82,8 @@ func (r *Resource) startLoad(limit int64) *load {
 	return l
 }
 
-// runLoad loads the resource. receive collects the changes since before the store is read, so no change is missed
-// between the read objects and the log.
+// runLoad loads the resource. Before it begins to read the store, receive already collects the changes. So no
+// change is missed between the objects and the log.
 func (r *Resource) runLoad(load *load) {
 	select {
 	case <-r.cache.feed.started:
@@ -100,8 +100,8 @@ func (r *Resource) runLoad(load *load) {
 		if err == nil && r.install(load, f) || err != nil && !isCompacted(err) {
 			break
 		}
-		// The load took longer than the store or the log keeps changes. If that happens again and again, the growing
-		// pauses limit the load of the store.
+		// The load took longer than the store or the log keeps changes. The growing pauses limit the work of the
+		// store if that happens again and again.
 		r.cache.logger.Warn("cache: a load did not end with a state to go on from, trying again",
 			"resource", r.config.Resource, "after", wait, "error", err)
 		if !r.cache.background.pause(wait) {
@@ -125,21 +125,21 @@ func (r *Resource) runLoad(load *load) {
 // fetchResult is the result of reading the store for a load: all objects, or only the first ones of a large resource.
 type fetchResult struct {
 	all      bool  // objects contains all objects
-	limit    int64 // of the load, when the last object was read
+	limit    int64 // the limit of the load when the last object was read
 	objects  index.Set[*Object]
 	bytes    int64 // memory of the objects
 	revision int64
 	began    time.Time
 }
 
-// fetch reads the objects from the store. It stops when they take more than the limit of the load, and are more than a
-// small resource has.
+// fetch reads the objects from the store. It stops when they take more memory than the limit of the load and are
+// no longer a small resource.
 func (r *Resource) fetch(ctx context.Context, load *load) (fetchResult, error) {
 	start := time.Now()
 	var bytes, limit int64
 	n := 0
 	edit := r.decoder.newObjectSet().Edit()
-	room := r.cache.memory.LoadedBytes - r.cache.loadedBytes(r) // for a small resource; of a large one, limit is
+	room := r.cache.memory.LoadedBytes - r.cache.loadedBytes(r) // bounds small resources; limit bounds large ones
 	all, revision, err := r.store.scan(ctx, 0, func(e storage.Entry) bool {
 		o := r.decoder.read(e, nil)
 		edit.Put(o.Key, o)
@@ -176,9 +176,9 @@ func (r *Resource) install(load *load, f fetchResult) bool {
 	return true
 }
 
-// enter makes an unused resource loaded or followed. changes are those up to revision that were received during the
-// load. The state becomes visible with them, not before: the feed may have announced them as applied already. The caller
-// holds write.
+// enter makes an unused resource loaded or followed. changes are the changes up to revision that were received
+// during the load. They are part of the first visible state, because the feed may already have announced their
+// revisions as applied. The caller holds write.
 func (r *Resource) enter(f fetchResult, revision int64, changes []storage.Event) {
 	r.usage.used.Store(true)
 	st := &state{revision: f.revision, loaded: f.all, from: f.revision}

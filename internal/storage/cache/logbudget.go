@@ -5,27 +5,27 @@ import (
 	"sync/atomic"
 )
 
-// leastLog is the number of bytes that the log of a resource may always have.
+// leastLog is the size in bytes that every log may have, even when the budget is exceeded.
 const leastLog = 16 << 10
 
-// logBudget bounds the bytes of the logs of all resources together. When they exceed it, the largest logs are cut to the
-// same size: a busy resource does not take the log of those that change seldom.
+// logBudget bounds the bytes of the logs of all resources together. When the logs exceed the limit, the largest
+// ones are cut to the same size. So a busy resource does not shorten the logs of resources that change seldom.
 type logBudget struct {
 	limit int64
 	used  atomic.Int64
-	most  atomic.Int64  // bytes that the log of one resource may have now
+	most  atomic.Int64  // current limit for the log of one resource, in bytes
 	next  atomic.Int64  // the number of used bytes at which trimLogs is called
-	over  chan struct{} // has a value if trimLogs shall be called; it has room for one
+	over  chan struct{} // capacity 1; has a value if trimLogs must be called
 }
 
-// add counts bytes that logs take more than before.
+// add counts bytes by which logs have grown.
 func (b *logBudget) add(bytes int64) {
 	if bytes == 0 || b.used.Add(bytes) <= b.next.Load() {
 		return
 	}
 	select {
 	case b.over <- struct{}{}:
-	default: // it will be called
+	default: // a call is already requested
 	}
 }
 
@@ -39,7 +39,8 @@ func (c *Cache) trimLogs() {
 	b := &c.logs
 	most := fairSize(sizes, b.limit-b.limit/8, c.windowBytes)
 	b.most.Store(most)
-	// Logs of leastLog may exceed the limit; then they are looked at again when they have grown.
+	// Many logs of leastLog bytes may exceed the limit together. trimLogs is then called again only when the logs
+	// have grown further.
 	defer func() { b.next.Store(max(b.limit, b.used.Load()+b.limit/8)) }()
 	for i, r := range all {
 		if sizes[i] <= most {
@@ -51,8 +52,8 @@ func (c *Cache) trimLogs() {
 	}
 }
 
-// fairSize returns the largest size, at most most, to which all sizes may be cut so that their sum is at most limit. It is
-// at least leastLog, or most if that is less.
+// fairSize returns the largest size, not above most, such that the sum is at most limit if all larger sizes are
+// cut to it. The result is at least leastLog, or most if that is less.
 func fairSize(sizes []int64, limit, most int64) int64 {
 	sizes = slices.Sorted(slices.Values(sizes))
 	for i, size := range sizes {

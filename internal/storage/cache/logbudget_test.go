@@ -31,7 +31,7 @@ func TestFairSize(t *testing.T) {
 	}
 }
 
-// thingConfig is one of many resources.
+// thingConfig returns the configuration of resource i of many.
 func thingConfig(i int) Config {
 	return Config{
 		Resource: fmt.Sprint("things", i), Prefix: fmt.Sprintf("%sthings%d/", Root, i), Namespaced: true, Indexes: []string{"node"},
@@ -82,8 +82,8 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestLogsOfRemovedResources removes resources while others are written: the logs that are kept for a while are in the budget like those of
-// others, and nothing of them is left after Close.
+// TestLogsOfRemovedResources removes resources while others are written. The logs of removed resources, which are
+// kept for a while, count in the budget like other logs. After Close the budget has no bytes in use.
 func TestLogsOfRemovedResources(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const budget, resources, objects, size = 4 << 20, 16, 20, 4 << 10

@@ -1,10 +1,11 @@
 package cache
 
-// checkInterval returns the number of bytes by which the objects of a resource grow between two calls of checkMemory.
+// checkInterval returns the number of bytes by which the objects of a resource must grow before checkMemory checks
+// it again.
 func (m *Memory) checkInterval() int64 { return min(max(m.UnreadBytes, 0)/16, 1<<20) }
 
-// charge adds the charges of reads that the store has served. It starts a load if reading all objects into memory would
-// have been cheaper, and there is room for them.
+// charge adds the charge of a read that the store has served. If the reads so far have cost as much as reading all
+// objects into memory, and there is room, it starts a load.
 func (r *Resource) charge(cost float64) {
 	sum := r.usage.charge(cost)
 	st := r.published.state.Load()
@@ -21,7 +22,8 @@ func (r *Resource) charge(cost float64) {
 	}
 }
 
-// loadedBytes returns the memory of the objects of all loaded resources except one, which may be nil.
+// loadedBytes returns the memory of the objects of all loaded resources, without the resource but, which may be
+// nil.
 func (c *Cache) loadedBytes(but *Resource) (sum int64) {
 	for _, r := range c.all() {
 		if st := r.published.state.Load(); r != but && st != nil && st.loaded {
@@ -44,7 +46,8 @@ func (r *Resource) dropObjects() {
 	r.published.replace(next, r.logLimit(next))
 	r.checkedBytes = 0
 	r.cache.droppedBytes.Add(st.bytes)
-	// There may be many objects. Readers that still use them may cache encodings until the release.
+	// The release runs in the background, because there may be many objects. Readers that still use them may cache
+	// encodings until the release.
 	r.releasing.Add(1)
 	r.cache.background.spawn(func() {
 		r.cache.encodings.releaseAll(st.objects, logged)
@@ -52,9 +55,8 @@ func (r *Resource) dropObjects() {
 	})
 }
 
-// checkMemory drops the objects of this resource if large resources that are seldom read use too much memory, and this
-// one is the most expensive of them. It does so only after the objects have grown by checkInterval. The caller holds
-// write.
+// checkMemory drops the objects of this resource if loaded resources use too much memory and seldomRead selects
+// this one. It does so only after the objects have grown by checkInterval. The caller holds write.
 func (r *Resource) checkMemory() {
 	m := &r.cache.memory
 	st := r.published.state.Load()
@@ -73,8 +75,9 @@ func (r *Resource) checkMemory() {
 	}
 }
 
-// seldomRead returns the resource to drop if the loaded resources use too much memory, or the large ones that are seldom
-// read. It is the one that uses most memory in proportion to its reads.
+// seldomRead returns the resource to drop, nil if there is none. It returns one if all loaded resources together
+// use too much memory, or if the large, seldom read ones do: the one that uses most memory in proportion to its
+// reads.
 func (c *Cache) seldomRead() *Resource {
 	var seldom, all memoryUse
 	for _, r := range c.all() {
@@ -97,14 +100,14 @@ func (c *Cache) seldomRead() *Resource {
 	return nil
 }
 
-// memoryUse is the memory that resources use together, and the resource that uses most of it for its reads.
+// memoryUse is the total memory of resources, and the resource that uses most memory in proportion to its reads.
 type memoryUse struct {
 	sum   int64
 	worst *Resource
 	most  float64
 }
 
-// add adds a resource. rate is its demand for each of its objects.
+// add adds a resource. rate is its sum of charges divided by the number of its objects.
 func (u *memoryUse) add(r *Resource, bytes int64, rate float64) {
 	u.sum += bytes
 	if cost := float64(bytes) / (rate + seldomRead/16); u.worst == nil || cost > u.most {

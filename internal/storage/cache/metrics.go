@@ -11,8 +11,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 )
 
-// Stores has the metrics of the stores of a server and of their caches, by resource. The names are those of
-// kube-apiserver for etcd and its watch cache, whatever the store is. A nil Stores records nothing.
+// Stores has the metrics of the stores of a server and of their caches, by resource. For every kind of store, the
+// metrics have the names of kube-apiserver's metrics of etcd and the watch cache. A nil Stores records nothing.
 type Stores struct {
 	durations *metrics.HistogramVec
 	counters  [counterKinds]*prometheus.Desc
@@ -21,7 +21,7 @@ type Stores struct {
 	requests  *prometheus.Desc
 	failures  *prometheus.Desc
 	waits     *metrics.HistogramVec
-	// loads are the durations of loads, listed those of lists from the store.
+	// loads are the durations of loads, and listed are the durations of lists from the store.
 	loads, listed *metrics.HistogramVec
 
 	mu        sync.Mutex // guards resources
@@ -31,23 +31,23 @@ type Stores struct {
 // Counter is a number that is counted for a resource.
 type Counter int
 
-// The counters.
+// These are the counters of a resource.
 const (
-	// EventsReceived are changes that the store has sent.
+	// EventsReceived counts changes that the store has sent.
 	EventsReceived Counter = iota
 	// CacheEventsReceived counts events that were added to the log of the cache.
 	CacheEventsReceived
-	// EventsDispatched counts events that watchers can read there.
+	// EventsDispatched counts events that watchers can read in the log of the cache.
 	EventsDispatched
-	// Initializations are the times that the cache began to follow a resource.
+	// Initializations counts how often the cache began to follow a resource.
 	Initializations
-	// InitialEvents are the events of the initial state that watchers were sent.
+	// InitialEvents counts the events of the initial state that were sent to watchers.
 	InitialEvents
-	// Bookmarks are notifications of an etcd about its revision.
+	// Bookmarks counts the notifications in which etcd sends its revision.
 	Bookmarks
-	// CacheReturned are the objects that were returned for lists from the cache.
+	// CacheReturned counts the objects that were returned for lists from the cache.
 	CacheReturned
-	// LoadErrors are the times that the objects of a resource could not be read into memory.
+	// LoadErrors counts how often the objects of a resource could not be read into memory.
 	LoadErrors
 	counterKinds
 )
@@ -64,7 +64,7 @@ var counterNames = [counterKinds][2]string{
 	LoadErrors:          {"apiserver_watch_cache_initialization_errors_total", "[ALPHA] Counter of watch cache initialization errors broken by resource type."},
 }
 
-// The metrics of lists, which have labels of their own: where the objects came from, or the index.
+// These are the metrics of lists. They have additional labels: the source of the objects, or the index.
 const (
 	cacheLists = iota
 	cacheFetched
@@ -85,10 +85,11 @@ const (
 	sources
 )
 
-// sourceNames are the values of the label storage. The store is "etcd" in kube-apiserver, and here whatever it is.
+// sourceNames are the values of the label storage. As in kube-apiserver, the store is "etcd", even if it is
+// another store.
 var sourceNames = [sources]string{"etcd", "watchcache"}
 
-// The gauges of the state of a cache.
+// These are the gauges of the state of a cache.
 const (
 	cacheRevision = iota
 	cacheBytes
@@ -140,7 +141,7 @@ type Stored struct {
 	requests [operations]operation
 	indexes  [sources]sync.Map // name of the index -> *indexCounts
 	lists    [sources]listCounts
-	// consistent are lists of the latest state that the cache has served.
+	// consistent counts the lists of the latest state that the cache has served.
 	consistent count
 	wait       atomic.Pointer[metrics.Histogram]
 	load       atomic.Pointer[metrics.Histogram]
@@ -148,15 +149,15 @@ type Stored struct {
 	cache      atomic.Pointer[CacheReader]
 }
 
-// CacheState describes what the cache has of a resource.
+// CacheState describes the state of one resource in the cache.
 type CacheState struct {
-	// Followed means that there is a log of the changes. All other values are 0 otherwise.
+	// Followed means that the cache has a log of the changes. If it is false, all other values are 0.
 	Followed bool
 	Loaded   bool  // all objects are in memory
 	Revision int64 // of the last change
 	Bytes    int64 // memory of the objects
 	Events   int   // number in the log
-	LogBytes int64 // memory that only the log needs
+	LogBytes int64 // memory that is used only because of the log
 	Cursors  int   // number of open watches
 	// Interests is the number of different selections of these watches.
 	Interests int
@@ -180,7 +181,8 @@ func (st *Stored) Unfollow(read *CacheReader) {
 	}
 }
 
-// count is a counter that is not exported before it was used. used is one more than value.
+// count is a counter that is exported only after it was used. used is 1 after the first use, so that a value of 0
+// is exported too.
 type count struct{ used, value atomic.Int64 }
 
 func (c *count) add(n int64) {
@@ -276,8 +278,8 @@ func (st *Stored) Add(c Counter, n int) {
 	}
 }
 
-// Request records a request to the store, which began at start. err is nil if the store has answered, also if the answer is
-// a conflict.
+// Request records a request to the store, which began at start. err must be nil if the store has answered, even
+// with a conflict.
 func (st *Stored) Request(o Operation, start time.Time, err error) {
 	if st == nil {
 		return
@@ -295,7 +297,8 @@ func (st *Stored) Request(o Operation, start time.Time, err error) {
 	}
 }
 
-// List records a list that began at start. fetched and returned are numbers of objects.
+// List records a list that began at start. fetched and returned are the numbers of objects that were read and
+// returned.
 func (st *Stored) List(cached bool, index string, start time.Time, fetched, returned int) {
 	if st == nil {
 		return
@@ -307,7 +310,7 @@ func (st *Stored) List(cached bool, index string, start time.Time, fetched, retu
 	} else {
 		h := st.listed.Load()
 		if h == nil {
-			h = st.of.listed.With("false", st.key.group, st.key.resource) // no store sends a list as a stream of ranges
+			h = st.of.listed.With("false", st.key.group, st.key.resource) // false: no store streams a list
 			st.listed.Store(h)
 		}
 		h.Observe(int64(time.Since(start)))
@@ -336,7 +339,7 @@ func (st *Stored) Loaded(took time.Duration) {
 	h.Observe(int64(took))
 }
 
-// Fresh records that the cache has served the latest state, after waiting for it.
+// Fresh records that the cache has served the latest state. waited is the time that it waited for this state.
 func (st *Stored) Fresh(waited time.Duration) {
 	if st == nil {
 		return
@@ -434,7 +437,7 @@ func (st *Stored) collectState(state CacheState, ch chan<- prometheus.Metric) {
 		case i == cacheLoads:
 			kind = prometheus.CounterValue
 		case i == cacheBytes && !state.Loaded:
-			continue // it is known only of objects in memory
+			continue // the size is known only for objects in memory
 		}
 		ch <- prometheus.MustNewConstMetric(st.of.states[i], kind, float64(value), st.key.group, st.key.resource)
 	}

@@ -28,22 +28,22 @@ func (o *Object) Err() error {
 	return nil
 }
 
-// allowUnbudgeted makes o, which the cache does not refer to, keep its encodings for as long as o itself is referred
-// to. The budget does not count them.
+// allowUnbudgeted lets an object that the cache does not refer to keep its encodings as long as the object is in
+// use. The budget does not count them.
 func (o *Object) allowUnbudgeted() {
 	if !o.attached.CompareAndSwap(nil, unbudgetedAttachment) {
 		o.attached.Load().encodings.Store(closedEncodings) // it could not be read
 	}
 }
 
-// IsKept reports whether the cache refers to o. Otherwise it was read for its caller, from the store or its past, or
-// has left the cache.
+// IsKept reports whether the cache refers to o. If not, o was read for its caller only, from the store or its
+// history, or it has left the cache.
 func (o *Object) IsKept() bool {
 	a := o.attached.Load()
 	return a == nil || !a.unbudgeted && a.encodings.Load() != closedEncodings
 }
 
-// detach makes o keep no encodings.
+// detach prevents that encodings are cached with o.
 func (o *Object) detach() {
 	if !o.attached.CompareAndSwap(nil, closedAttachment) {
 		o.attached.Load().encodings.Store(closedEncodings)
@@ -57,11 +57,11 @@ type Event struct {
 	Prev     *Object // before; nil if it was created
 
 	decoder *decoder // of its resource
-	// logOnly means that only the log refers to Object: neither the loaded objects nor a later event do. Guarded by
-	// Resource.mu.
+	// logOnly means that only the log refers to Object: it is neither among the loaded objects nor in a later
+	// event. It is guarded by published.mu.
 	logOnly bool
-	// prevAt is the result of PrevAt, which is made at the first call and shared. It is goneObject after the event has
-	// left the log; from then on each call makes a result of its own.
+	// prevAt is the result of PrevAt, which the first call creates and later calls share. After the event has left
+	// the log, it is goneObject, and each call of PrevAt creates a result of its own.
 	prevAt atomic.Pointer[Object]
 }
 
@@ -98,9 +98,9 @@ func (e *Event) PrevAt() (*Object, error) {
 	return o, nil
 }
 
-// cost returns what the log is charged for an event: the memory that is in use only because of the event. That is the
-// previous object with its encodings, a second copy of the previous object for a deletion (see PrevAt), and the object
-// itself if the objects are not loaded.
+// cost returns the number of bytes that the event adds to the size of the log: the memory that is in use only
+// because of the event. That is the previous object with its encodings, a second copy of the previous object for a
+// deletion (see PrevAt), and the object itself if the objects are not loaded.
 func (e *Event) cost() int64 {
 	n := int64(eventOverhead)
 	if e.Prev != nil {

@@ -44,7 +44,8 @@ func namesOf(st *state) (list []string) {
 	return list
 }
 
-// TestStateDifference applies the difference between a state and random entries, and compares the result with them.
+// TestStateDifference applies the difference between a state and random entries to the state, and compares the
+// result with the entries.
 func TestStateDifference(t *testing.T) {
 	d, random := newDecoder(fakeCodec{}), rand.New(rand.NewPCG(1, 2))
 	st := &state{revision: 1, loaded: true, objects: d.newObjectSet()}
@@ -89,7 +90,7 @@ func TestStateDifference(t *testing.T) {
 	}
 }
 
-// TestPublishedEnd ends a resource only if that is allowed, and keeps the log if it is asked to.
+// TestPublishedEnd checks that end does nothing if may returns false, and that it keeps the log if keepLog is set.
 func TestPublishedEnd(t *testing.T) {
 	d := newDecoder(fakeCodec{})
 	p := newPublished(d, 1)
@@ -121,8 +122,8 @@ func TestPublishedEnd(t *testing.T) {
 	}
 }
 
-// TestPublishedRestart: after a restart of the log a cursor at its end notices that it has missed something, and waits for
-// nothing.
+// TestPublishedRestart: after a restart of the log, a cursor at its end notices at once that it may have missed
+// events, and does not wait.
 func TestPublishedRestart(t *testing.T) {
 	p := newPublished(newDecoder(fakeCodec{}), 1)
 	r := &Resource{cache: &Cache{}}
@@ -147,7 +148,7 @@ func TestPublishedRestart(t *testing.T) {
 	}
 }
 
-// TestUsageRoom: a resource that does not fit is not measured again for fullPause.
+// TestUsageRoom: after a resource did not fit, the room is not computed again for fullPause.
 func TestUsageRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u, others, asked := usage{memory: &Memory{LoadedBytes: 1000}}, int64(950), 0
@@ -176,7 +177,8 @@ func TestUsageRoom(t *testing.T) {
 	})
 }
 
-// TestUsageIsWorthLoading: a resource is loaded once its reads have cost as much as reading it, and charges fade.
+// TestUsageIsWorthLoading: a resource is worth loading when its reads have cost as much as reading all objects.
+// Charges fade.
 func TestUsageIsWorthLoading(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := Memory{}.withDefaults(1 << 30)
@@ -232,7 +234,7 @@ func TestResolverRestarts(t *testing.T) {
 	}
 }
 
-// TestBackgroundStop: nothing is spawned after stop, and pause returns at once.
+// TestBackgroundStop: after stop, spawn starts no goroutine, and pause returns at once.
 func TestBackgroundStop(t *testing.T) {
 	c := newCache(t, newFakeStore(), nil)
 	ran := make(chan struct{})

@@ -7,7 +7,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// past is a reader of what a store keeps beyond its compaction revision.
+// past reads the versions that a store keeps beyond its compaction revision.
 type past struct {
 	history storage.History
 	scope   storage.Scope
@@ -24,8 +24,9 @@ func (p past) Range(ctx context.Context, r storage.RangeRequest) (storage.RangeR
 	return p.history.RangeAt(ctx, p.scope, r)
 }
 
-// ViewPast is ViewAt for a revision that the store may have compacted, but still keeps (storage.History). Unless namespace is
-// "", the view may be read in that namespace only. With a store that keeps no history it is the same as ViewAt.
+// ViewPast is like ViewAt, but it also works at a revision that the store has compacted and still keeps
+// (storage.History). Unless namespace is "", the view may be read in that namespace only. With a store that keeps
+// no history, ViewPast is the same as ViewAt.
 func (r *Resource) ViewPast(ctx context.Context, revision int64, namespace string) (*View, error) {
 	v, err := r.ViewAt(ctx, revision)
 	history, ok := r.cache.store.(storage.History)

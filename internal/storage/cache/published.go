@@ -10,18 +10,19 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache/window"
 )
 
-// published is what readers and watchers see of a resource: its state, and the log of the events that led to it with the
-// cursors that read it. The state and the log change together.
+// published is the part of a resource that readers and watchers use: its state, the log of the events that led to
+// this state, and the cursors that read the log. The state and the log change together.
 type published struct {
 	encodings *encodingBudget
 	budget    *logBudget
 
-	// state is what readers use, without a lock; nil while the resource is unused. It is replaced while mu is held.
+	// state is the current state. Readers use it without a lock. It is nil while the resource is unused, and
+	// replaced while mu is held.
 	state atomic.Pointer[state]
 
-	// mu guards log, interests, cursors and completeFrom. It is held for look-ups and to add a batch of events, never
-	// during decoding, I/O or waiting. The methods that change the state are called by one goroutine at a time, which holds
-	// Resource.write; that guards waking.
+	// mu guards log, interests, cursors and completeFrom. It is held for look-ups and to add a batch of events,
+	// never during decoding, I/O or waiting. The methods that change the state are called while Resource.write is
+	// held, so by one goroutine at a time. Resource.write also guards waking.
 	mu        sync.RWMutex
 	log       window.Log[*Event]
 	interests interest.Index[wakeup]
@@ -33,7 +34,7 @@ type published struct {
 	waking []chan struct{} // to be closed after mu is released, see wakeAll
 	// busy is the number of cursors that do not wait for an event, see Cache.Busy.
 	busy atomic.Int64
-	// counted is the part of logBudget.used that is for this log.
+	// counted is the number of bytes of this log that logBudget.used includes.
 	counted atomic.Int64
 }
 
@@ -45,7 +46,7 @@ func (p *published) publish(next *state, events []*Event, limit int64) {
 	p.add(next, events, limit)
 }
 
-// begin is publish for a resource that was unused. The log begins after revision from.
+// begin does the work of publish for a resource that was unused. The log begins after revision from.
 func (p *published) begin(from int64, next *state, events []*Event, limit int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -64,7 +65,8 @@ func (p *published) add(next *state, events []*Event, limit int64) {
 	p.wake(&p.wakeup)
 }
 
-// replace makes a state visible that has the same revision and objects, all of them in memory or none any more.
+// replace publishes a state with the same revision and the same objects, after all objects were loaded into memory
+// or dropped from it.
 func (p *published) replace(next *state, limit int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -81,7 +83,7 @@ func (p *published) replace(next *state, limit int64) {
 	p.state.Store(next)
 }
 
-// amend makes a state visible that differs in what is known of the same objects.
+// amend publishes a state that knows more about the same objects.
 func (p *published) amend(next *state) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -103,8 +105,8 @@ func (p *published) restart(base int64) {
 	p.interests.Each(p.wakePosting)
 }
 
-// end makes the resource unused, if may allows that: it is called with the state, which may be nil, and the number of
-// cursors. The log is dropped unless keepLog is set. The caller must call wakeAll after it.
+// end makes the resource unused, if may returns true. may is called with the state, which may be nil, and the
+// number of cursors. The log is dropped unless keepLog is set. The caller must call wakeAll after it.
 func (p *published) end(keepLog bool, may func(st *state, cursors int) bool) (last *state, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -121,7 +123,7 @@ func (p *published) end(keepLog bool, may func(st *state, cursors int) bool) (la
 	return last, true
 }
 
-// addGap records that the log will not have every event between two revisions, see window.Log.
+// addGap records that the log may lack events between two revisions, see window.Log.
 func (p *published) addGap(after, before int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -142,26 +144,27 @@ func (p *published) dropLog() {
 	p.clearLog()
 }
 
-// trim is trimLog for a caller that holds mu.
+// trim does the work of trimLog for a caller that holds mu.
 func (p *published) trim(limit int64) {
 	p.log.Trim(limit, p.releaseEvent)
 	p.count()
 }
 
-// clearLog is dropLog for a caller that holds mu.
+// clearLog does the work of dropLog for a caller that holds mu.
 func (p *published) clearLog() {
 	p.log.Clear(p.releaseEvent)
 	p.log.Reset(0)
 	p.count()
 }
 
-// count tells the budget the size of the log. The caller holds mu.
+// count updates the size of the log in the budget. The caller holds mu.
 func (p *published) count() {
 	now := p.log.Bytes()
 	p.budget.add(now - p.counted.Swap(now))
 }
 
-// releaseEvent releases what an event that has left the log kept in memory. The caller holds mu.
+// releaseEvent releases the memory that was in use only because of an event that has now left the log. The caller
+// holds mu.
 func (p *published) releaseEvent(position uint64, e *Event) {
 	p.interests.Drop(position, e.subject())
 	e.releaseEncodings()
@@ -191,7 +194,8 @@ func (w *wakeup) wait() chan struct{} {
 	}
 }
 
-// reset returns the channel to close, nil if no cursor waits.
+// reset removes the channel from w and returns it, so that the caller can close it. It returns nil if no cursor
+// waits.
 func (w *wakeup) reset() chan struct{} {
 	if w.ch.Load() == nil {
 		return nil
@@ -201,7 +205,8 @@ func (w *wakeup) reset() chan struct{} {
 
 func (p *published) wakePosting(posting *interest.Posting[wakeup]) { p.wake(&posting.User) }
 
-// wake notifies the cursors that wait at w. Its channel is closed after mu is released, see wakeAll. The caller holds mu.
+// wake wakes the cursors that wait at g. Their channel is closed later by wakeAll, after mu is released. The
+// caller holds mu.
 func (p *published) wake(g *wakeup) {
 	if ch := g.reset(); ch != nil {
 		p.busy.Add(g.waiting.Swap(0))
@@ -218,7 +223,8 @@ func (p *published) wakeAll() {
 	p.waking = p.waking[:0]
 }
 
-// join registers a cursor, if the resource is followed, and marks the resource as used.
+// join registers a cursor and marks the resource as used. It does nothing and returns false if the resource is not
+// followed.
 func (p *published) join(c *Cursor, used *atomic.Bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -236,8 +242,9 @@ func (p *published) join(c *Cursor, used *atomic.Bool) bool {
 	return true
 }
 
-// joinRemoved registers a cursor with a removed resource, if its log is still there and has everything after c.from: a
-// watcher that was sending its initial events meanwhile gets the rest. It reports whether that is so.
+// joinRemoved registers a cursor with a removed resource, if its log still has all events after c.from. So a
+// watcher that was sending its initial events during the removal gets the remaining events. It reports whether it
+// registered the cursor.
 func (p *published) joinRemoved(c *Cursor) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -322,11 +329,13 @@ func (p *published) eventsSince(revision int64, limit int) (*state, []*Event, bo
 	return st, events, true
 }
 
-// maxRecounted bounds how many events are looked at instead of counting objects.
+// maxRecounted is the largest number of events that added examines. For more events, the caller counts the
+// objects.
 const maxRecounted = 2048
 
-// added returns how many objects with a prefix and not below from there are more at revision upTo than at revision after.
-// The feed has applied everything up to applied. It returns false if the log does not have the changes in between, or too many.
+// added returns by how many objects the number has grown from revision after to revision upTo. It counts only keys
+// with the prefix that are not below from. The feed has applied all changes up to applied. It returns false if the
+// log does not have all changes in between, or if there are too many.
 func (p *published) added(after, upTo, applied int64, prefix, from string) (n int64, known bool) {
 	if after > upTo || applied < upTo {
 		return 0, false
@@ -408,9 +417,9 @@ func (p *published) objects() map[*Object]bool {
 	return logged
 }
 
-// load returns the loaded state of a followed resource. The objects were read at the revision of the log's end or before,
-// and the later events of the log are applied to them. It returns false if the log does not reach back to their revision.
-// The caller needs only the lock Resource.write.
+// load returns the loaded state of a followed resource. The objects in f were read at the revision of the log's
+// end or an earlier one. load applies the later events of the log to them. It returns false if the log does not
+// reach back to their revision. The caller must hold Resource.write, but not mu.
 func (p *published) load(f fetchResult) (*state, bool) {
 	if !p.log.Covers(f.revision) {
 		return nil, false

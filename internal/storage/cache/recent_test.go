@@ -18,13 +18,14 @@ func writeWithEncoding(t *testing.T, s *fakeStore, r *Resource, i, size int) *Ob
 	return o
 }
 
-// TestUnusedRecentEncodingsAreDropped checks that the encodings that writes made are cached while they are recent.
+// TestUnusedRecentEncodingsAreDropped checks that the encodings of writes are cached while they are recent, and
+// dropped later if nobody has used them.
 func TestUnusedRecentEncodingsAreDropped(t *testing.T) {
 	const n, size = 200, 1 << 10
 	s := newFakeStore()
 	c := newCache(t, s, func(o *Options) { o.EncodingBudget = 64 * size })
 	r := c.Resource(podConfig())
-	snapshot(t, r, 0) // loads it: an offer of what is not loaded is dropped
+	snapshot(t, r, 0) // loads the resource: encodings of objects that are not in memory are dropped
 	var objects []*Object
 	for i := range n {
 		objects = append(objects, writeWithEncoding(t, s, r, i, size))

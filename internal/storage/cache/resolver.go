@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// maxObtaining limits how many needs of a resource are obtained concurrently.
+	// maxObtaining limits how many needs of a resource are obtained concurrently. A need is something from another
+	// program that unread objects require, such as a key.
 	maxObtaining = 4
 	// obtainTimeout bounds one attempt of the resolver.
 	obtainTimeout = 10 * time.Second
@@ -21,14 +22,14 @@ const (
 	resolverPause = 10 * time.Millisecond
 )
 
-// resolver makes the unread objects of a resource readable: at once for a request (readable), and in a goroutine that runs
-// while there are some. What it knows of the resource are the four fields at the top. mu may be locked while
-// Resource.write is held, not the other way round.
+// resolver makes the unread objects of a resource readable: at once for a request (readable), and in a goroutine
+// that runs while there are unread objects. It uses only the first four fields to access the resource. mu may be
+// locked while Resource.write is held, but not the other way round.
 type resolver struct {
 	decoder    *decoder
 	background *background
 	unread     func() index.Tree[*Object] // the unread objects that are loaded now
-	replace    func(map[*Object]*Object)  // puts readable objects in the place of unread ones
+	replace    func(map[*Object]*Object)  // replaces unread objects with readable ones
 
 	mu      sync.Mutex    // guards what follows
 	running bool          // the goroutine runs
@@ -53,7 +54,8 @@ func (r *resolver) start() {
 	r.running = r.background.spawn(r.resolve)
 }
 
-// stop marks the goroutine as ended. It returns false if there are unread objects again.
+// stop marks the goroutine as ended. It returns false, and the goroutine must continue, if there are unread
+// objects again.
 func (r *resolver) stop() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,8 +66,8 @@ func (r *resolver) stop() bool {
 	return true
 }
 
-// wake makes the resolver, if it runs, try the unread objects; if all is set, also those that wait for their next
-// attempt.
+// wake makes the resolver, if it runs, try the unread objects again. If all is set, it also tries objects that
+// wait for their next attempt.
 func (r *resolver) wake(all bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,7 +78,7 @@ func (r *resolver) wake(all bool) {
 // signal ends the pause of the goroutine, if it runs. The caller holds mu.
 func (r *resolver) signal() {
 	select {
-	case r.woken <- struct{}{}: // never if it did not run yet
+	case r.woken <- struct{}{}: // woken is nil, and this case never chosen, before the first start
 	default:
 	}
 }

@@ -25,7 +25,7 @@ type Resource struct {
 	store   storeReader
 	decoder decoder
 
-	ended atomic.Pointer[error] // why the resource ended; nil while it is served
+	ended atomic.Pointer[error] // the error that ended the resource; nil while it is served
 	usage usage
 
 	// write is held by each goroutine that changes the resource: the feed, the end of a load, a drop. It guards
@@ -86,8 +86,8 @@ func (r *Resource) err() error {
 	return r.cache.err()
 }
 
-// receive applies the next events of the feed for this resource. revision is the revision up to which the feed is
-// then complete.
+// receive applies the next events of the feed to this resource. After that, the resource has all changes up to
+// revision.
 func (r *Resource) receive(events []storage.Event, revision int64) {
 	r.write.Lock()
 	defer r.write.Unlock()
@@ -111,7 +111,7 @@ func (r *Resource) commit(changes []storage.Event, revision int64) {
 	r.afterPublish(events, revision)
 }
 
-// afterPublish does what follows when a state was published. The caller holds write.
+// afterPublish does the work that follows the publication of a state. The caller holds write.
 func (r *Resource) afterPublish(events []*Event, revision int64) {
 	if len(events) > 0 {
 		r.config.Metrics.Add(CacheEventsReceived, len(events))
@@ -123,7 +123,7 @@ func (r *Resource) afterPublish(events []*Event, revision int64) {
 	r.resolver.start()
 }
 
-// logLimit returns how many bytes the log may have in addition to a state. The caller holds write.
+// logLimit returns the largest size in bytes of the log that belongs to a state. The caller holds write.
 func (r *Resource) logLimit(st *state) int64 {
 	limit := r.cache.logs.most.Load()
 	if st != nil && !st.loaded && r.loading == nil {
@@ -132,9 +132,9 @@ func (r *Resource) logLimit(st *state) int64 {
 	return limit
 }
 
-// relist brings the resource to the state of the store at revision base, which is above all that the feed has applied.
-// If the objects are loaded, their difference is appended to the log. Otherwise the difference is unknown, and the log
-// is restarted. A load in progress must then reach base.
+// relist brings the resource to the state of the store at revision base, which is above all that the feed has
+// applied. If the objects are loaded, their difference is appended to the log. Otherwise the difference is
+// unknown, and the log is restarted. A load in progress must then read the objects at base or later.
 func (r *Resource) relist(ctx context.Context, base int64) error {
 	r.write.Lock()
 	defer r.write.Unlock()
@@ -163,7 +163,8 @@ func (r *Resource) relist(ctx context.Context, base int64) error {
 	return nil
 }
 
-// inUse reports whether the resource was read since the last call, or has cursors.
+// inUse reports whether the resource was read since the last call, or has cursors. It also returns true for an
+// unused resource, which needs no drop.
 func (r *Resource) inUse() bool {
 	if r.usage.used.Swap(false) || r.published.state.Load() == nil {
 		return true
@@ -205,8 +206,9 @@ func (r *Resource) unload(force bool) {
 	}
 }
 
-// removedGrace is how long the log of a removed resource is kept, for cursors that have not read all of it and for watches that are still
-// sending their initial events. It counts in the budget of logs meanwhile, and is cut like any other.
+// removedGrace is how long the log of a removed resource is kept, for cursors that have not read all of it and for
+// watches that are still sending their initial events. Meanwhile it counts in the budget of logs, and is trimmed
+// like any other log.
 const removedGrace = 30 * time.Second
 
 // removed reports whether the resource was removed. Its cursors first read the rest of the log, so that the watchers of

@@ -8,8 +8,9 @@ import (
 // sharedBytes bounds the objects of a shared read, in bytes.
 const sharedBytes = 2 << 20
 
-// sharedReads has the reads of objects at an old revision that are in progress, so that requests for the same revision
-// share one read of the first sharedBytes. A read is cancelled when no request waits for it any more.
+// sharedReads has the reads of objects at an old revision that are in progress, so that requests for the same
+// objects share one read. Only the first sharedBytes of the objects are shared. A read is cancelled when no
+// request waits for it any more.
 type sharedReads struct {
 	mu      sync.Mutex // guards running and sharedRead.users
 	running map[sharedReadKey]*sharedRead
@@ -31,8 +32,8 @@ type sharedRead struct {
 	err     error
 }
 
-// objects returns the first objects of a view of an old revision. The slice is shared and must not be changed. more is true if there may
-// be others.
+// objects returns the first objects of a view of an old revision, up to sharedBytes. The slice is shared and must
+// not be changed. more is true if there may be further objects.
 func (s *sharedReads) objects(ctx context.Context, v *View, from, prefix string) (_ []*Object, more bool, err error) {
 	key := sharedReadKey{v.revision, from, prefix}
 	s.mu.Lock()

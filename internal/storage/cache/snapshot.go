@@ -8,21 +8,23 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache/index"
 )
 
-// Snapshot is the objects of a resource at one revision. It is immutable, so several goroutines may use it. It keeps
-// the objects of its revision in memory, and is meant to be used for the time of one request.
+// Snapshot contains the objects of a resource at one revision. It is immutable, so several goroutines may use it.
+// It keeps these objects in memory, and so should not be used for longer than one request.
 type Snapshot struct {
 	objects  index.Set[*Object]
 	revision int64
 	indexes  []string
 }
 
-// Snapshot returns a snapshot at revision min or a later one; with 0 at the revision in memory. It loads all objects,
-// however many there are; a caller that needs only some of them uses View. It waits for min as View does.
+// Snapshot returns a snapshot at revision min or a later one. With min 0, it has the revision that is in memory.
+// It loads all objects, however many there are; a caller that needs only some of them uses View. It waits for min
+// as View does.
 func (r *Resource) Snapshot(ctx context.Context, min int64) (Snapshot, error) {
 	return r.loadedSnapshot(ctx, min, math.MaxInt64)
 }
 
-// loadedSnapshot is Snapshot, but returns errTooLarge if the objects must be loaded and take more than limit bytes.
+// loadedSnapshot is like Snapshot, but returns errTooLarge if the objects are not in memory yet and take more than
+// limit bytes.
 func (r *Resource) loadedSnapshot(ctx context.Context, min, limit int64) (Snapshot, error) {
 	for {
 		if err := r.waitLoaded(ctx, limit); err != nil {
@@ -42,7 +44,7 @@ func (r *Resource) snapshotOf(ctx context.Context, min int64) (Snapshot, bool, e
 		if err := r.err(); err != nil {
 			return Snapshot{}, false, err
 		}
-		// The order matters: a state that is loaded after applied contains all changes up to applied.
+		// The order matters: a state that is read after applied contains all changes up to applied.
 		applied := r.cache.feed.applied.Load()
 		st := r.published.state.Load()
 		switch {
@@ -53,7 +55,7 @@ func (r *Resource) snapshotOf(ctx context.Context, min int64) (Snapshot, bool, e
 				return Snapshot{}, false, err
 			}
 		default:
-			// A resource that was removed meanwhile may lack the latest changes.
+			// If the resource was removed in the meantime, the state may lack the latest changes.
 			if err := r.err(); err != nil {
 				return Snapshot{}, false, err
 			}
@@ -62,8 +64,8 @@ func (r *Resource) snapshotOf(ctx context.Context, min int64) (Snapshot, bool, e
 	}
 }
 
-// undo returns the objects before events, by reverting the events from the last to the first. The alternative, a tree
-// for each event, would keep the nodes that each write copied: some kilobytes an event.
+// undo returns the objects before events, by reverting the events from the last to the first. The alternative, a
+// tree for each event, would keep the nodes that each write has copied in memory: a few kilobytes for each event.
 func undo(objects index.Set[*Object], events []*Event) index.Set[*Object] {
 	if len(events) == 0 {
 		return objects
@@ -85,7 +87,7 @@ func (s Snapshot) Revision() int64 { return s.revision }
 // Len returns the number of objects.
 func (s Snapshot) Len() int { return s.objects.All().Len() }
 
-// Get returns the object with a key (below the prefix of the resource).
+// Get returns the object with this key, which does not include the prefix of the resource.
 func (s Snapshot) Get(key string) (*Object, bool) { return s.objects.All().Get(key) }
 
 // Ascend calls yield in the order of keys with the objects whose keys begin with prefix and are not below from, until
@@ -98,8 +100,8 @@ func (s Snapshot) Ascend(from, prefix string, yield func(*Object) bool) {
 // argument here.
 func (s Snapshot) CountPrefix(prefix, from string) int { return s.objects.All().Count(from, prefix) }
 
-// Index is like Ascend, for the objects whose indexed field of that name has that value. It yields nothing and returns
-// false if there is no such index.
+// Index is like Ascend, but yields only the objects whose indexed field name has the given value. It yields
+// nothing and returns false if there is no such index.
 func (s Snapshot) Index(name, value, from, prefix string, yield func(*Object) bool) bool {
 	i := slices.Index(s.indexes, name)
 	if i < 0 {

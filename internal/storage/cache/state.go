@@ -29,7 +29,8 @@ func (st *state) number() (int64, bool) {
 	return st.count, st.counted
 }
 
-// after returns the state after changes up to revision that follow st, and their events. d is the decoder of the resource.
+// after returns the state that follows st after changes up to revision, and the events of these changes. d is the
+// decoder of the resource.
 func (st *state) after(d *decoder, changes []storage.Event, revision int64) (*state, []*Event) {
 	next := new(state)
 	*next = *st
@@ -41,7 +42,7 @@ func (st *state) after(d *decoder, changes []storage.Event, revision int64) (*st
 	events := make([]*Event, 0, len(changes))
 	for i := range changes {
 		if changes[i].Entry.ModRevision <= st.revision {
-			continue // seen by the load
+			continue // the load has read this change already
 		}
 		if e := next.apply(d, edit, &changes[i]); e != nil {
 			events = append(events, e)
@@ -53,8 +54,9 @@ func (st *state) after(d *decoder, changes []storage.Event, revision int64) (*st
 	return next, events
 }
 
-// apply makes the event of a change and applies it to st, which nobody else has yet: to edit if the objects are loaded,
-// and otherwise to their number. It returns nil for the deletion of an object that does not exist.
+// apply creates the event of a change and applies the change to st, which is not published yet. If the objects are
+// loaded, it changes edit, and otherwise the number of objects. It returns nil for the deletion of an object that
+// does not exist.
 func (st *state) apply(d *decoder, edit *index.Edit[*Object], c *storage.Event) *Event {
 	key := c.Entry.Key[len(d.config.Prefix):]
 	e := &Event{Revision: c.Entry.ModRevision, decoder: d}
@@ -89,8 +91,8 @@ func (st *state) apply(d *decoder, edit *index.Edit[*Object], c *storage.Event) 
 	return e
 }
 
-// withReadable returns st with the unread objects replaced by their readable forms, which resolved maps them to. The stored
-// objects do not change by that: the revision remains the same, and there is no event.
+// withReadable returns st with unread objects replaced by their readable forms. resolved maps the unread objects
+// to these. The stored objects are not changed: the revision remains the same, and there is no event.
 func (st *state) withReadable(resolved map[*Object]*Object) *state {
 	next := new(state)
 	*next = *st
@@ -105,8 +107,8 @@ func (st *state) withReadable(resolved map[*Object]*Object) *state {
 	return next
 }
 
-// difference returns the changes that lead from the loaded objects of st to the entries at revision base, which scan
-// yields, in the order of revisions. Keys of entries begin with prefix.
+// difference returns the changes between the loaded objects of st and the entries in the store at revision base,
+// in the order of revisions. scan yields the entries. Their keys begin with prefix.
 func (st *state) difference(
 	prefix string, base int64, scan func(each func(storage.Entry) bool) error,
 ) (changes []storage.Event, err error) {

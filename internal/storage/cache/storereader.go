@@ -7,14 +7,15 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// reader is what a view reads from the store.
+// reader is the part of a store that a view uses.
 type reader interface {
 	Get(ctx context.Context, key string, revision int64) (storage.Entry, int64, error)
 	Range(ctx context.Context, r storage.RangeRequest) (storage.RangeResult, error)
 }
 
-// storeReader reads the entries of one resource from the store, or from another reader, and records each read in the
-// metrics of the resource. It is set when the resource is made, and its methods may be called concurrently.
+// storeReader reads the entries of one resource from the store, or from another reader, and records each read in
+// the metrics of the resource. Its fields are set when the resource is created, and its methods may be called
+// concurrently.
 type storeReader struct {
 	config *Config
 	store  storage.Store
@@ -28,8 +29,8 @@ func (s *storeReader) get(ctx context.Context, from reader, key string, revision
 	return e, at, err
 }
 
-// check returns the error that reads of from at a revision have, such as a *storage.CompactedError. It reads the
-// prefix of the resource as a key, which no object has.
+// check returns the error that reads of from at this revision return, such as a *storage.CompactedError. It reads
+// the prefix of the resource as if it were a key, because no object has this key.
 func (s *storeReader) check(ctx context.Context, from reader, revision int64) error {
 	_, _, err := s.get(ctx, from, s.config.Prefix, revision)
 	return err
@@ -59,25 +60,27 @@ func (s *storeReader) count(ctx context.Context, prefix string, revision int64, 
 	return result.Count, err
 }
 
-// Pages of the store are read up to this number of entries or about this number of bytes.
+// A page of the store has at most this number of entries. Its size is about pageBytes at most.
 const (
 	firstPage = 500
 	maxPage   = 1000
 	pageBytes = 1 << 20
-	// readBytes ends a page, if the store can end it by bytes: what is read stays in the cache of a processor until it is encoded.
+	// readBytes is the size at which a page ends, if the store can end pages by bytes. It is small enough that the
+	// entries are still in the processor's cache when they are encoded.
 	readBytes = 512 << 10
 )
 
-// pages reads the entries with a prefix at one revision, page by page. If the store cannot limit the bytes of a page,
-// it limits the number of entries, by their average size in the previous page.
+// pages reads the entries with a prefix at one revision, page by page. If the store cannot limit the bytes of a
+// page, the number of entries is limited. The limit depends on their average size in the previous page.
 type pages struct {
 	request storage.RangeRequest
 	wanted  int // entries that are still wanted; all if not positive
 	done    bool
 }
 
-// newPages starts at the key from, or at the first key with the prefix if that is higher. Revision 0 is the latest
-// when the first page is read. wanted is the number of wanted entries; all if it is not positive.
+// newPages starts at the key from, or at the first key with the prefix if that is higher. Revision 0 means the
+// latest revision when the first page is read. wanted is the number of wanted entries; if it is not positive, all
+// entries are wanted.
 func newPages(prefix, from string, revision int64, wanted int) *pages {
 	p := &pages{wanted: wanted, request: storage.RangeRequest{
 		Start: max(prefix, from), End: storage.PrefixEnd(prefix), Revision: revision, Bytes: readBytes, Uncounted: true,
@@ -119,8 +122,8 @@ func (p *pages) next(ctx context.Context, s *storeReader, from reader) ([]storag
 	return page.Entries, nil
 }
 
-// scan reads the entries of the resource at one revision (0 is the latest), page by page, until each returns false. It
-// returns the revision, and whether it reached the end.
+// scan reads the entries of the resource at one revision (0 means the latest), page by page. It calls each with
+// every entry, until each returns false. It returns the revision, and whether it reached the end.
 func (s *storeReader) scan(ctx context.Context, revision int64, each func(storage.Entry) bool) (bool, int64, error) {
 	p := newPages(s.config.Prefix, "", revision, 0)
 	for !p.done {

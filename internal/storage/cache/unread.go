@@ -8,9 +8,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache/index"
 )
 
-// If a stored value cannot be read, most often because the key with which it is encrypted is not available, the cache
-// stores an unread object: the stored bytes and the error. Other objects never wait for it. It is read again in two
-// ways:
+// If a stored value cannot be read, most often because the key with which it is encrypted is not available, the
+// cache stores an unread object: the stored bytes and the error. Operations on other objects never wait for it.
+// The cache tries to read it again in two ways:
 //
 //   - A request calls Resource.Readable, which waits for the key.
 //   - The resolver of the resource, a goroutine that runs while the resource has unread objects, obtains what they
@@ -22,8 +22,8 @@ import (
 // unread is the stored value of an object that could not be read. Only resolved changes.
 type unread struct {
 	value    []byte                 // as stored
-	err      error                  // why
-	pending  *storage.PendingError  // what it needs; nil if that is not known
+	err      error                  // why it could not be read
+	pending  *storage.PendingError  // the call that is needed to read it; nil if that is not known
 	resolved atomic.Pointer[Object] // the readable object, after it was read
 }
 
@@ -59,12 +59,12 @@ func (r *Resource) Readable(ctx context.Context, o *Object) (*Object, error) {
 	return r.resolver.readable(ctx, o)
 }
 
-// unreadField is the value of all indexed fields of an unread object, which is not a possible text of a field. All
-// indexes have it, so that the cost of an index does not depend on the number of unread objects.
+// unreadField is the value that the indexes have for all fields of an unread object. No field can have this text.
+// It is in all indexes, so that the cost of an index does not depend on the number of unread objects.
 const unreadField = "\x00unread"
 
-// Unread returns how many objects of the snapshot could not be read when it was taken. They are in no index, and not in
-// the encodings of chunks.
+// Unread returns the number of objects in the snapshot that could not be read when it was taken. They are in no
+// index of a field, and are left out of the encodings of chunks.
 func (s Snapshot) Unread() int {
 	if s.objects.All().Len() == 0 {
 		return 0

@@ -14,15 +14,15 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// lockedCodec is a fakeCodec for values that may begin with "KEY>". These can be read while the key is open. Keys that
-// begin with "lost" have no PendingError, as if no provider had them.
+// lockedCodec is a fakeCodec for values that may begin with "KEY>". These can be read while the key is open. For
+// keys that begin with "lost" the error is not a PendingError, as if no provider had them.
 type lockedCodec struct {
 	fakeCodec
 
 	mu    sync.Mutex
-	open  map[string]bool // in the codec
-	there map[string]bool // at the program that is asked
-	came  chan struct{}   // closed when a key comes to be there
+	open  map[string]bool // keys that the codec has
+	there map[string]bool // keys that the other program has
+	came  chan struct{}   // closed when the other program gets a key
 	asked map[string]int
 }
 
@@ -52,7 +52,7 @@ func (c *lockedCodec) Read(key string, value []byte, revision int64) (Header, er
 	})
 }
 
-// obtain waits until the key is open.
+// obtain waits until the other program has the key, and then opens it in the codec.
 func (c *lockedCodec) obtain(ctx context.Context, name string) error {
 	c.mu.Lock()
 	c.asked[name]++
@@ -71,7 +71,7 @@ func (c *lockedCodec) obtain(ctx context.Context, name string) error {
 	return nil
 }
 
-// unlock opens a key.
+// unlock gives a key to the other program.
 func (c *lockedCodec) unlock(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,15 +106,15 @@ func indexed(s Snapshot, value string) (keys []string) {
 	return keys
 }
 
-// TestFeedDoesNotWaitForKeys checks that an object that cannot be read does not delay others, and becomes readable with
-// its labels and index entries when its key is open.
+// TestFeedDoesNotWaitForKeys checks that an object that cannot be read does not delay other objects. When its key
+// is available, the object becomes readable, with its labels and index entries.
 func TestFeedDoesNotWaitForKeys(t *testing.T) {
 	s := newFakeStore()
 	c := newCache(t, s, nil)
 	codec := newLockedCodec()
 	r := c.Resource(lockedConfig(codec))
 	other := c.Resource(Config{Resource: "others", Prefix: Root + "others/", Codec: fakeCodec{}})
-	put(t, s, "a/early", "k1>n1|red|x") // the load meets it
+	put(t, s, "a/early", "k1>n1|red|x") // the load finds this unread object
 	from := snapshot(t, r, 0).Revision()
 	snapshot(t, other, 0)
 	cursor := watch(t, r, from, Interest{Index: "node", Value: "n1"})
@@ -156,7 +156,7 @@ func TestFeedDoesNotWaitForKeys(t *testing.T) {
 	if got := fmt.Sprint(o.Labels); got != "[{color red}]" || o.Err() != nil {
 		t.Errorf("%+v", o)
 	}
-	// Those who hold what was unread read it as well.
+	// Holders of an old snapshot or event can read the object now, too.
 	if old.Unread() != 9 {
 		t.Error("a snapshot changed")
 	}
@@ -166,7 +166,7 @@ func TestFeedDoesNotWaitForKeys(t *testing.T) {
 			t.Errorf("read with the key at hand: %v", err)
 		}
 	}
-	// Deletions carry what was before.
+	// Deletion events contain the previous object.
 	remove(t, s, "a/p1")
 	events, _, err = cursor.Next(ctx)
 	if err != nil || len(events) != 1 || events[0].Prev.Err() != nil {
@@ -201,7 +201,7 @@ func TestReadableResolvesOthers(t *testing.T) {
 	awaitRead(t, r, 0)
 }
 
-// TestRetryUnread checks that RetryUnread reads objects again whose error has no known need.
+// TestRetryUnread checks that RetryUnread reads objects again even if it is not known what they need.
 func TestRetryUnread(t *testing.T) {
 	s := newFakeStore()
 	c := newCache(t, s, nil)
@@ -217,8 +217,8 @@ func TestRetryUnread(t *testing.T) {
 	}
 }
 
-// TestUnreadAgainstPlain opens keys in random order during changes, and checks that the resource ends in the same state
-// as one without locked values.
+// TestUnreadAgainstPlain makes keys available in random order during changes. It checks that the resource ends in
+// the same state as a resource without locked values.
 func TestUnreadAgainstPlain(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	s := newFakeStore()
@@ -249,7 +249,7 @@ func TestUnreadAgainstPlain(t *testing.T) {
 		if i%7 == 0 {
 			if o, ok := snapshot(t, r, last).Get(key); ok {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-				_, _ = r.Readable(ctx, o) // it may be locked
+				_, _ = r.Readable(ctx, o) // an error is allowed: o may be locked
 				cancel()
 			}
 		}

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// usage records how a resource is read, and decides by that whether its objects should be in memory. It needs no lock: its
-// counters are atomic, and a decision may be made by numbers that are a moment old.
+// usage records how a resource is read, and decides whether its objects should be in memory. It needs no lock: its
+// counters are atomic, and a decision may use numbers that are slightly old.
 type usage struct {
 	memory *Memory
 
@@ -43,17 +43,19 @@ func (u *usage) mark() {
 	}
 }
 
-// charge adds the charge of a read from the store to the demand, with those of reads from memory, and returns the demand.
+// charge adds the charge of a read from the store, and the charges of reads from memory since the last call, to
+// the demand. It returns the demand.
 func (u *usage) charge(cost float64) float64 {
 	return u.demand.add(time.Now(), u.memory.HalfLife, cost+float64(u.reads.Swap(0)))
 }
 
-// isWorthLoading reports whether reading n objects into memory would be cheaper than further reads that lead to a demand.
+// isWorthLoading reports whether the demand is so high that reading n objects into memory is expected to be
+// cheaper than further reads from the store.
 func (u *usage) isWorthLoading(demand float64, n int64) bool {
 	return u.memory.loads() && demand >= u.memory.LoadAfter*float64(max(n, 1))
 }
 
-// fullPause is the time without further loads after there was no memory for the objects.
+// fullPause is the time for which no load is tried after there was no room for the objects.
 const fullPause = 5 * time.Second
 
 // noteFull records that there was no room for the objects.

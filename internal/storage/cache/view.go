@@ -9,29 +9,31 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// View is the objects of a resource at one revision. It reads from memory if the objects are loaded, and otherwise no
-// more than requested from the store.
+// View gives access to the objects of a resource at one revision. If the objects are loaded, it reads them from
+// memory. Otherwise it reads from the store, and only what the caller requests.
 //
 // The first read of a view of the latest state fixes the revision of the view. A view is used by one goroutine, for the
 // time of one request. Its methods return a *storage.CompactedError after the store has compacted its revision, and the
 // errors of Resource.View.
 type View struct {
 	resource *Resource
-	// loaded means that snapshot answers all reads.
+	// loaded means that all reads use snapshot.
 	loaded   bool
 	snapshot Snapshot
-	// min is the revision that the caller required. revision is that of the reads from the store, 0 before the first
-	// one.
+	// min is the revision that the caller required. revision is the revision of the reads from the store, 0 before
+	// the first one.
 	min, revision int64
 	// exact means that the caller chose the revision, see ViewAt.
 	exact bool
-	// from is what the view reads instead of the store, see ViewPast.
+	// from is the reader that the view uses instead of the store, nil for the store, see ViewPast.
 	from reader
-	// memory is the state in memory when the view was made. Objects that have not changed since are taken from it.
+	// memory is the state in memory at the time when the view was created. The view takes an object from it if the
+	// object has not changed since.
 	memory *state
 }
 
-// Latest requires a view that contains all changes that were committed before Resource.View was called.
+// Latest as the revision of a view requires that the view contains all changes that were committed before the call
+// of Resource.View.
 const Latest = -1
 
 // View returns a view at revision min or a later one. 0 means any revision, Latest the latest one. It waits for min
@@ -125,8 +127,8 @@ func (v *View) Get(ctx context.Context, key string) (*Object, bool, error) {
 	return v.get(ctx, key, pointCharge)
 }
 
-// GetForDeletion is Get of an object that is about to be deleted. It will not be read again, so this read is no reason
-// to load the resource.
+// GetForDeletion is like Get, for an object that is about to be deleted. Such an object will not be read again, so
+// this read does not count as a reason to load the resource.
 func (v *View) GetForDeletion(ctx context.Context, key string) (*Object, bool, error) {
 	return v.get(ctx, key, 0)
 }
@@ -150,7 +152,7 @@ func (v *View) get(ctx context.Context, key string, charge int64) (*Object, bool
 	return v.object(e), true, nil
 }
 
-// reader returns what the view reads.
+// reader returns the reader that the view uses.
 func (v *View) reader() reader {
 	if v.from != nil {
 		return v.from
@@ -158,7 +160,8 @@ func (v *View) reader() reader {
 	return v.resource.store.store
 }
 
-// readFailed returns the error of a failed read of the store: err, or the reason why the resource ended.
+// readFailed returns the error for a failed read of the store: the error that ended the resource, or err if it has
+// not ended.
 func (r *Resource) readFailed(err error) error {
 	if ended := r.err(); ended != nil {
 		return ended
@@ -179,8 +182,9 @@ func (v *View) object(e storage.Entry) *Object {
 	return o
 }
 
-// Limits for Ascend and Index of callers that read all objects one after the other and retain only few: Streaming if
-// they choose among the objects, and StreamingAll if they want each of them.
+// Streaming and StreamingAll are values of most for Ascend and Index. They are for callers that read all objects
+// one after the other and keep only a few of them: Streaming if they select among the objects, StreamingAll if
+// they need every object.
 const (
 	Streaming    = -1
 	StreamingAll = -2
@@ -216,10 +220,10 @@ func (v *View) Ascend(ctx context.Context, from, prefix string, most int, yield 
 	return v.read(ctx, from, prefix, most, yield)
 }
 
-// startScan prepares a read of many objects, and returns a function that must be called at its end. If the resource is
-// not larger than Memory.ScanBytes, it first loads it, provided that the caller reads all of its latest state, or so
-// much of it that the charge is half that of a load. A streaming read is served from the store, unless another one is in
-// progress; then the resource is loaded.
+// startScan prepares a read of many objects, and returns a function that must be called at the end of the read. It
+// may load the resource first, if the resource is not larger than Memory.ScanBytes: for a read of the latest state
+// of all objects, or of so many that their charge is half the charge of a load. A streaming read is served from
+// the store, unless another streaming read is in progress; then the resource is loaded.
 func (v *View) startScan(ctx context.Context, from, prefix string, most int) (end func(), err error) {
 	r := v.resource
 	end = func() {}
@@ -252,8 +256,8 @@ func (v *View) loadForScan(ctx context.Context) error {
 	return nil // it is larger than it was estimated to be
 }
 
-// isSmallScan reports whether all objects of the resource are estimated to take no more than Memory.ScanBytes. If their
-// number is unknown, it counts as many as it needs to know.
+// isSmallScan reports whether all objects of the resource are estimated to take no more than Memory.ScanBytes. If
+// their number is unknown, it counts the objects, but no more than necessary.
 func (v *View) isSmallScan(ctx context.Context) bool {
 	r := v.resource
 	most := r.cache.memory.ScanBytes / r.usage.objectSize()
@@ -269,8 +273,8 @@ func (v *View) isSmallScan(ctx context.Context) bool {
 	return err == nil && n <= most
 }
 
-// isLoadCheaper reports whether a read of all objects below prefix raises the demand to half of the one at which the
-// resource is loaded. It counts no more objects than necessary.
+// isLoadCheaper reports whether a read of all objects below prefix raises the demand to at least half the demand
+// at which the resource is loaded. It counts no more objects than necessary.
 func (v *View) isLoadCheaper(ctx context.Context, prefix string) (bool, error) {
 	r := v.resource
 	n, known := v.memory.number()
@@ -285,7 +289,7 @@ func (v *View) isLoadCheaper(ctx context.Context, prefix string) (bool, error) {
 	return float64(counted) >= missing, r.readFailed(err)
 }
 
-// chargeOf returns the charge for each object of a read of most objects; 0 is all.
+// chargeOf returns the charge per object of a read that is limited to most objects; 0 means no limit.
 func chargeOf(most int) float64 {
 	switch {
 	case most > 0:
@@ -296,8 +300,8 @@ func chargeOf(most int) float64 {
 	return scanCharge
 }
 
-// loadAll loads the resource, unless it is larger than Memory.ScanBytes; then the error is errTooLarge. After it, the
-// view reads from memory.
+// loadAll loads the resource, so that the view reads from memory. If the resource is larger than Memory.ScanBytes,
+// it returns errTooLarge.
 func (v *View) loadAll(ctx context.Context) error {
 	r := v.resource
 	at, err := v.min, error(nil)
@@ -340,9 +344,9 @@ func (v *View) read(ctx context.Context, from, prefix string, most int, yield fu
 	return nil
 }
 
-// Index is like Ascend, for the objects whose indexed field of that name has that value, and for all unread objects,
-// whose fields are unknown. A read from the store examines all objects, but at most the number in most. Index yields
-// nothing and returns false if there is no such index.
+// Index is like Ascend, but yields only the objects whose indexed field name has the given value, and all unread
+// objects, whose fields are unknown. A read from the store examines the objects one by one, and if most is
+// positive, no more than that number. Index yields nothing and returns false if there is no such index.
 func (v *View) Index(
 	ctx context.Context, name, value, from, prefix string, most int, yield func(*Object) bool,
 ) (bool, error) {
@@ -374,9 +378,9 @@ func (v *View) Index(
 	return true, v.read(ctx, from, prefix, most, yieldMatching)
 }
 
-// Remaining returns how many objects with prefix are not below next; there must be at least one. The previous page
-// began at from and returned shown objects. A large number may be an estimate, because counting many objects is
-// expensive.
+// Remaining returns the number of objects with the prefix that are not below next. There must be at least one. The
+// previous page began at from and had shown objects. If the number is large, the result may be an estimate,
+// because counting many objects is expensive.
 func (v *View) Remaining(ctx context.Context, prefix, from, next string, shown int) (int64, error) {
 	if v.loaded {
 		return int64(v.snapshot.CountPrefix(prefix, next)), nil
@@ -389,8 +393,8 @@ func (v *View) Remaining(ctx context.Context, prefix, from, next string, shown i
 	return n.number, err
 }
 
-// countRemaining computes Remaining for a view of the store. It avoids counting if the number after the previous page,
-// the number of all objects or the number at an earlier revision is known.
+// countRemaining computes Remaining for a view of the store. It does not count if it can compute the number: from
+// the number after the previous page, from the number of all objects, or from the number at an earlier revision.
 func (v *View) countRemaining(ctx context.Context, prefix, from, next string, shown int) (remainingCount, error) {
 	r, n := v.resource, remainingCount{revision: v.revision}
 	at := r.config.Prefix

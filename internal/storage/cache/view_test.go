@@ -73,8 +73,8 @@ func (s *countingStore) Range(ctx context.Context, r storage.RangeRequest) (stor
 	return result, err
 }
 
-// TestViewsOfMemoryAndStoreAgree makes random changes, and compares the views of caches with all objects in memory,
-// with none, and with changing ones.
+// TestViewsOfMemoryAndStoreAgree makes random changes. It compares the views of caches with all objects in memory,
+// with none, and with frequent changes between the two.
 func TestViewsOfMemoryAndStoreAgree(t *testing.T) {
 	eachStore(t, func(t *testing.T, s storage.Store) {
 		names := make([]string, 0, len(memories))
@@ -157,8 +157,8 @@ func askView(ctx context.Context, r *Resource, at int64, from, prefix, node, key
 
 func pick[T any](random *rand.Rand, list ...T) T { return list[random.IntN(len(list))] }
 
-// TestOldPagesCostWhatTheyReturn checks that neither a page before the log nor an exact read goes through the whole
-// resource, and that the objects after a page are counted once.
+// TestOldPagesCostWhatTheyReturn checks that neither a page of a revision before the log nor a read at an exact
+// revision reads the whole resource, and that the objects after a page are counted only once.
 func TestOldPagesCostWhatTheyReturn(t *testing.T) {
 	const objects, limit = 6000, 100
 	for name, memory := range memories {
@@ -193,7 +193,7 @@ func TestOldPagesCostWhatTheyReturn(t *testing.T) {
 					t.Fatalf("%d shown and %d remain at %d, %v", shown, p.rest, p.revision, err)
 				}
 			}
-			// In the restless cache a load may be under way beside.
+			// In the restless cache a load may run at the same time.
 			if n := s.entries.Load(); name != "restless" && n > objects+objects/limit {
 				t.Errorf("%d entries were read for %d objects", n, objects)
 			}
@@ -204,8 +204,8 @@ func TestOldPagesCostWhatTheyReturn(t *testing.T) {
 	}
 }
 
-// TestOnePageDoesNotCountAll checks that the number of objects after a page of an old state is estimated if counting it
-// would read all of them.
+// TestOnePageDoesNotCountAll checks that the number of objects after a page of an old state is estimated if
+// counting would read all of them.
 func TestOnePageDoesNotCountAll(t *testing.T) {
 	const objects = 2 * maxCounted
 	for name, memory := range memories {
@@ -236,9 +236,9 @@ func TestOnePageDoesNotCountAll(t *testing.T) {
 	}
 }
 
-// TestFirstPagesOfANamespaceCountOnce checks that the number of objects after the first page of a namespace is counted once,
-// and that the changes since then are added to it. A number of which only a lower bound was counted is counted again after
-// deletions.
+// TestFirstPagesOfANamespaceCountOnce checks that the number of objects after the first page of a namespace is
+// counted once, and that the changes since then are added to it. If only a lower bound was counted, the number is
+// counted again after deletions.
 func TestFirstPagesOfANamespaceCountOnce(t *testing.T) {
 	for _, objects := range []int{300, maxCounted + 300} {
 		fake := filled(objects, func(int) []byte { return []byte("n1|red|x") })
@@ -263,7 +263,7 @@ func TestFirstPagesOfANamespaceCountOnce(t *testing.T) {
 			put(t, fake, fmt.Sprintf("default/znew-%d", i), "n1|red|x")
 			put(t, fake, fmt.Sprintf("else/new-%d", i), "n1|red|x")
 		}
-		await := func() { // a page does not wait until changes reach the log: it counts then
+		await := func() { // otherwise the log may lack changes, and the page counts
 			t.Helper()
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
@@ -315,7 +315,7 @@ func TestReadsOfAnOldRevisionAreShared(t *testing.T) {
 			}
 		})
 	}
-	defer func() { // readers wait for it, whatever fails
+	defer func() { // reads wait for hold, so close it after a failure too
 		select {
 		case <-s.hold:
 		default:
@@ -348,8 +348,8 @@ func TestReadsOfAnOldRevisionAreShared(t *testing.T) {
 	}
 }
 
-// TestSharedReadIsBounded reads a state whose objects take more than a shared read may: every object is read once, in order, and the
-// shared part ends at its bound.
+// TestSharedReadIsBounded reads a state with more bytes than a shared read may have. Every object is yielded once
+// and in order, and the shared part ends at its bound.
 func TestSharedReadIsBounded(t *testing.T) {
 	const objects, size = 4000, 10 << 10
 	fake := filled(objects, func(int) []byte { return append([]byte("n1|red|"), make([]byte, size)...) })
@@ -381,8 +381,8 @@ func TestSharedReadIsBounded(t *testing.T) {
 	}
 }
 
-// TestMemoryFollowsReads checks that writes do not load a large resource, that reads load it, and that it is dropped
-// without reads.
+// TestMemoryFollowsReads checks that writes do not load a large resource, that reads do, and that the resource is
+// dropped when it is no longer read.
 func TestMemoryFollowsReads(t *testing.T) {
 	const objects = 3000
 	fake := newFakeStore()
@@ -433,7 +433,7 @@ func TestMemoryFollowsReads(t *testing.T) {
 	if !r.Stats().Loaded {
 		t.Error("dropped though it is read")
 	}
-	r.usage.demand.value = 0 // a long time passes
+	r.usage.demand.value = 0 // as if a long time had passed
 	c.dropSeldomRead()
 	for n := int64(0); n < 2; n++ {
 		if events, _, err := cursor.Next(t.Context()); err != nil || len(events) != 1 {
@@ -451,9 +451,9 @@ func TestMemoryFollowsReads(t *testing.T) {
 	checkEncodings(t, c)
 }
 
-// TestListsOfANamespaceLoad checks that a list of all objects of a namespace is answered from the store if they are a
-// small part of a large resource, and from memory if a read of them from the store would be charged half as much as a
-// load.
+// TestListsOfANamespaceLoad: a list of all objects of a namespace is served from the store if they are a small
+// part of a large resource. It is served from memory if reading them from the store would be charged at least half
+// as much as a load.
 func TestListsOfANamespaceLoad(t *testing.T) {
 	const objects, few = 600, 50
 	fake := newFakeStore()
@@ -474,7 +474,7 @@ func TestListsOfANamespaceLoad(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for v.memory != nil && !v.memory.counted { // the first one finds out the size
+		for v.memory != nil && !v.memory.counted { // the first read starts the count of the objects
 			settle(t, r)
 			if v, err = r.View(t.Context(), Latest); err != nil {
 				t.Fatal(err)
@@ -527,8 +527,8 @@ func TestRestartedLog(t *testing.T) {
 	wait.Until(t, "one object is counted", func() bool { st := r.Stats(); return st.Objects == 1 && st.Counted })
 }
 
-// TestCompactedRevisionIsNotServed checks that a log that still has a revision does not serve it after the store has
-// compacted it.
+// TestCompactedRevisionIsNotServed checks that a revision that the store has compacted cannot be read, even if the
+// log still has it.
 func TestCompactedRevisionIsNotServed(t *testing.T) {
 	eachStore(t, func(t *testing.T, s storage.Store) {
 		for name, memory := range memories {
@@ -552,7 +552,7 @@ func TestCompactedRevisionIsNotServed(t *testing.T) {
 	})
 }
 
-// TestDemandFades compares the running sum of charges with the sum of all faded charges.
+// TestDemandFades compares the running sum of charges with a sum that is computed from all charges and their ages.
 func TestDemandFades(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 3))
 	const halfLife = time.Minute
@@ -577,7 +577,7 @@ func TestDemandFades(t *testing.T) {
 	}
 }
 
-// TestRemainingCountsAreBounded checks that the oldest counts are dropped.
+// TestRemainingCountsAreBounded checks that the oldest counts are dropped when there are too many.
 func TestRemainingCountsAreBounded(t *testing.T) {
 	var m remainingCounts
 	var kept []int64
@@ -596,8 +596,8 @@ func TestRemainingCountsAreBounded(t *testing.T) {
 	}
 }
 
-// TestLargeScansDoNotLoad checks that a read of all objects of a large resource is served from the store, however large
-// the first objects let it seem, and that a resource is not loaded if there is no room.
+// TestLargeScansDoNotLoad checks that a read of all objects of a large resource is served from the store, even if
+// its first objects make it look small. A resource is not loaded if there is no room.
 func TestLargeScansDoNotLoad(t *testing.T) {
 	const small, large = 200, 300
 	value := func(i int) []byte {

@@ -10,16 +10,16 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// blockChecker is the file system of the database. It verifies the checksum of each block of a table that is read,
-// before Pebble does, so that a damaged block fails at once. Pebble would look for a single wrong bit: for each bit
-// of up to 40 KiB of the block, it computes whether the checksum is right with that bit flipped. This takes 5 s for a
-// block of 200 KB, at each read of it.
+// blockChecker is the file system of the database. When a block of a table is read, it verifies the checksum
+// before Pebble does, so that a damaged block fails at once. Pebble would search for a single wrong bit: for each
+// bit of up to 40 KiB of the block, it computes whether the checksum is right with that bit flipped. This takes 5
+// s for a block of 200 KB, each time the block is read.
 //
-// The second checksum takes 3 us for a block of 64 KiB, and less if the block is compressed. Blocks in the cache of
-// Pebble are not read, and so not checked again.
+// The additional check takes 3 us for a block of 64 KiB, and less if the block is compressed. Blocks in the cache
+// of Pebble are not read from the file, and so not checked again.
 type blockChecker struct{ vfs.FS }
 
-// checkBlocks returns the file system of a database. For a database in memory nothing is checked in addition.
+// checkBlocks returns the file system of a database. A database in memory gets no additional checks.
 func checkBlocks(o *Options) vfs.FS {
 	if o.unlogged {
 		return o.FS
@@ -57,15 +57,15 @@ type checkedTable struct {
 // ReadAt implements vfs.File. It fails with a *damagedBlockError if what it has read is a block with a wrong checksum.
 func (t *checkedTable) ReadAt(b []byte, offset int64) (int, error) {
 	n, err := t.File.ReadAt(b, offset)
-	// The end of the file is not a block, but the footer, which has a checksum that is not at its end.
+	// The last bytes of the file are not a block but the footer, whose checksum is not at its end.
 	if err == nil && offset+int64(len(b)) < t.size && !validBlock(b) {
 		return n, &damagedBlockError{file: t.name, offset: offset, size: len(b)}
 	}
 	return n, err
 }
 
-// blockTrailerSize is the size of what follows the data of a block: one byte that names the compression, and the checksum
-// of the data and that byte.
+// blockTrailerSize is the size of the trailer after the data of a block: one byte that names the compression, and
+// the checksum of the data and that byte.
 const blockTrailerSize = 5
 
 // validBlock reports whether a block with its trailer has the right checksum.
@@ -89,5 +89,6 @@ func (e *damagedBlockError) Error() string {
 	return fmt.Sprintf("the %d bytes at %d of %s do not match their checksum", e.size, e.offset, e.file)
 }
 
-// Unwrap makes it an error of corruption for Pebble, which reports it to corruptionHandler and does not read again.
+// Unwrap makes Pebble treat it as a corruption: Pebble reports it to corruptionHandler and does not read the block
+// again.
 func (*damagedBlockError) Unwrap() error { return pebble.ErrCorruption }

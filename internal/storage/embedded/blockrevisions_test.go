@@ -13,7 +13,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// TestReadsSkipNewerBlocks: a range at an old revision is what it was, and blocks with newer versions alone are not read for it.
+// TestReadsSkipNewerBlocks: a range at an old revision returns the same as before, and does not read blocks that
+// have only newer versions.
 func TestReadsSkipNewerBlocks(t *testing.T) {
 	ctx := t.Context()
 	s, err := Open(Options{InMemory: true, HistoryWindow: -1})
@@ -82,7 +83,7 @@ func TestReadsSkipNewerBlocks(t *testing.T) {
 	}
 }
 
-// TestTablesWithoutRevisions: what an older program wrote, whose tables do not have the property, is not skipped.
+// TestTablesWithoutRevisions: tables of an older program, which do not have the property, are not skipped.
 func TestTablesWithoutRevisions(t *testing.T) {
 	o := Options{Dir: "store", FS: vfs.NewMem()}.withDefaults()
 	open := func(change func(*pebble.Options)) *pebble.DB {

@@ -24,8 +24,8 @@ type storeClock struct {
 
 	mu          sync.Mutex    // guards the fields below, except lastSaved
 	lastReading time.Duration // result of monotonic when the times were advanced last
-	time        int64         // store time in Unix milliseconds, without remainder
-	remainder   time.Duration // of the store time; below one millisecond
+	time        int64         // store time in full milliseconds since 1970
+	remainder   time.Duration // part of the store time that is not in time, below one millisecond
 	uptime      time.Duration
 	loggedLead  time.Duration // lead of the wall clock over the store time that was logged last
 
@@ -33,8 +33,8 @@ type storeClock struct {
 	lastSaved revisionSample
 }
 
-// maxStoppedCredit is the longest stop of the server that counts for times to live. After a stop that was longer, keys
-// are removed later by the difference.
+// maxStoppedCredit is the longest time during which the server was stopped that counts for times to live. After a
+// longer stop, keys are removed later by the excess.
 const maxStoppedCredit = 10 * time.Minute
 
 // clockTolerance is the largest difference between the changes of the wall clock and of the store time that is not
@@ -91,8 +91,8 @@ func (c *storeClock) wallLead() time.Duration {
 	return time.Duration(c.wall().UnixMilli()-c.time) * time.Millisecond
 }
 
-// wallClockSet returns by how much the wall clock was set forward (negative: back) since the last call that returned
-// something other than 0. It returns 0 while that is within the tolerance.
+// wallClockSet returns by how much the wall clock was set forward (negative: back) since it last returned a value
+// other than 0. It returns 0 if this is not more than clockTolerance.
 func (c *storeClock) wallClockSet() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,8 +113,9 @@ func (c *storeClock) snapshot() savedClock {
 	return savedClock{time: c.time, wall: c.wall().UnixMilli(), uptime: c.uptime}
 }
 
-// toWallTime converts a deadline from store time to the wall-clock time at which c was saved. If the clocks differ by
-// less than a second, they are the same clock read twice, and the deadline is returned unchanged.
+// toWallTime converts a deadline from store time to the wall-clock time at which c was saved. If the clocks differ
+// by less than a second, it returns the deadline unchanged, because such a difference only shows that they were
+// read one after the other.
 func (c savedClock) toWallTime(deadline int64) int64 {
 	lag := c.wall - c.time
 	if deadline == 0 || max(lag, -lag) < 1000 || lag > math.MaxInt64-deadline {
@@ -149,7 +150,8 @@ func decodeClock(b []byte) (savedClock, error) {
 	return savedClock{n[0], n[1], time.Duration(n[2]) * time.Millisecond}, nil
 }
 
-// openClock returns the clock of a database, from the saved one. It logs if a stop does not count in full.
+// openClock returns the clock of a database. It continues from the saved clock. It logs if the time since the last
+// process counts only in part.
 func openClock(db *database) (*storeClock, error) {
 	saved, err := db.savedClock()
 	if err != nil {
@@ -171,9 +173,9 @@ func openClock(db *database) (*storeClock, error) {
 	return c, nil
 }
 
-// check logs when the wall clock was set, and saves the clock: once a second while keys or history can expire by it,
-// otherwise once a minute. durable and compacted are the revisions of the store. The write is not synced: after a power
-// cut the clock is a little behind, so that expiry is a little late.
+// check logs when the wall clock was set, and saves the clock: once a second while keys or history may expire,
+// otherwise once a minute. durable and compacted are the revisions of the store. The write is not synced: after a
+// power cut the clock may be a little behind, and keys expire a little late.
 func (c *storeClock) check(db *database, durable, compacted int64) {
 	if by := c.wallClockSet(); by > 0 {
 		db.opts.Logger.Warn("the wall clock was set forward, or the machine was asleep; "+

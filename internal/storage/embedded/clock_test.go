@@ -33,7 +33,7 @@ func (c *twoClocks) monotonic() time.Duration {
 	return time.Duration(c.real.ms.Load()) * time.Millisecond
 }
 
-// TestStoreClock takes random steps and restarts, and compares the clock with the times that the steps add up to.
+// TestStoreClock takes random steps and restarts, and compares the clock with the sum of the steps.
 func TestStoreClock(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -73,8 +73,8 @@ func TestStoreClock(t *testing.T) {
 	}
 }
 
-// TestClockSetForward checks that times to live are measured by the time that passes, whatever the wall clock is set
-// to, and that the log reports the change.
+// TestClockSetForward checks that times to live are measured by the time that really passes, although the wall
+// clock is set, and that the change is logged.
 func TestClockSetForward(t *testing.T) {
 	clocks := newTwoClocks()
 	log := &lockedBuffer{}
@@ -121,7 +121,8 @@ func TestClockSetForward(t *testing.T) {
 		t.Fatal(err)
 	}
 	for r, err := range exported.Records(t.Context()) {
-		// A snapshot is restored under another clock, so the remaining time to live must be the same on the wall clock.
+		// A snapshot may be restored on a machine with another store clock, so the remaining time to live must be
+		// right by the wall clock.
 		left := time.Duration(r.Deadline-clocks.wall.ms.Load()) * time.Millisecond
 		if err != nil || left < 50*time.Minute || left > 50*time.Minute+time.Second {
 			t.Errorf("%s is exported with %v left, %v", r.Key, left, err)
@@ -168,8 +169,9 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// TestHistoryWindowAcrossProcesses checks that the history window is measured over several processes that each run for
-// less than the window, and that changes of the wall clock between them neither shorten nor extend it.
+// TestHistoryWindowAcrossProcesses checks that the history window is measured over several processes that each run
+// for less than the window, and that changes of the wall clock between the processes neither shorten nor extend
+// the window.
 func TestHistoryWindowAcrossProcesses(t *testing.T) {
 	for name, set := range map[string]time.Duration{
 		"the wall clock goes on": time.Second, "it is set forward": 1000 * time.Hour, "it is set back": -1000 * time.Hour,

@@ -9,32 +9,34 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// compactor moves the compaction revision on, and deletes what cannot be read any more: the versions that have left the
-// history window, and what the retention keeps beyond it when its time, or the room for it, has ended. Readers use
-// compacted and floors without a lock.
+// compactor raises the compaction revision, and deletes versions that can no longer be read: those that have left
+// the history window and are not kept by the retention, and kept ones when their time, or the space for them, has
+// ended. Readers use compacted and floors without a lock.
 type compactor struct {
 	db        *database
 	hub       *hub // has the durable revision
 	clock     *storeClock
-	reclaimer *reclaimer // gets what was deleted
+	reclaimer *reclaimer // records what was deleted
 
 	// compacted is the compaction revision, 0 if nothing was ever compacted. It is written while mu is held, before
 	// the first deletion of a compaction.
 	compacted atomic.Int64
 
-	limit int64 // of the bytes that are kept, on the disk
+	limit int64 // largest size of the kept history on the disk, in bytes
 
 	mu   sync.Mutex // held during a compaction; guards kept, keptClock and givenUp
 	kept kept
-	// givenUp has the bytes that were given up before their time, by share. It is replaced, never changed.
+	// givenUp has the bytes of versions that were deleted before the end of their retention, by share
+	// (storage.Kept.GivenUp). The map is replaced and never changed.
 	givenUp   map[string]int64
 	keptClock keepClock
-	// floors are the lowest revisions that can be read, for readers; they are made from kept. They are stored before the
-	// first deletion that raises them.
+	// floors are the lowest revisions that can be read. They are computed from kept. When a floor rises, the new
+	// floors are stored here before the first deletion.
 	floors atomic.Pointer[floors]
 
-	// windowSamples finds the revision that leaves Options.HistoryWindow, lowSpaceSamples the one that leaves
-	// lowSpaceWindow. After Open only the maintenance goroutine uses them, and Close after that has ended.
+	// windowSamples finds the revision that leaves Options.HistoryWindow, and lowSpaceSamples the revision that
+	// leaves lowSpaceWindow. After Open only the maintenance goroutine uses them, and Close uses them after that
+	// goroutine has ended.
 	windowSamples, lowSpaceSamples *revisionSamples
 }
 
@@ -42,8 +44,8 @@ type compactor struct {
 func (c *compactor) compactWindow(ctx context.Context) {
 	now := c.clock.readUptime()
 	noted := c.windowSamples.add(now, c.hub.durable.Load())
-	// A version that was replaced just after a sample could be read until then. So the state at the sample and everything
-	// after it is kept.
+	// A version that was replaced just after a sample was readable until that moment. So the state at the sample
+	// and all later versions are kept.
 	c.compactInBackground(ctx, c.windowSamples.expire(now-c.db.opts.HistoryWindow))
 	if noted {
 		c.saveSamples()
@@ -51,8 +53,8 @@ func (c *compactor) compactWindow(ctx context.Context) {
 }
 
 // relieveLowSpace frees space while free space is below the reserve: it compacts history that is older than
-// lowSpaceWindow, and wakes the reclaimer. What is kept beyond the compaction revision is given up earlier, before a write
-// is refused. With enough space it only records a sample.
+// lowSpaceWindow, and wakes the reclaimer. History that is kept beyond the compaction revision is deleted earlier,
+// before a write has to be refused. If there is enough space, relieveLowSpace only records a sample.
 func (c *compactor) relieveLowSpace(ctx context.Context) {
 	now := c.clock.readUptime()
 	c.lowSpaceSamples.add(now, c.hub.durable.Load())
@@ -76,10 +78,10 @@ func (c *compactor) compactInBackground(ctx context.Context, revision int64) {
 	}
 }
 
-// compact sets the compaction revision to revision, which must be durable, and deletes what can no longer be read: for
-// each logged change up to it the version before the change, tombstones, and the log records themselves. What the retention
-// keeps longer is left, and given up here when its time has passed. The cost is proportional to the number of changes, not to
-// the number of keys.
+// compact sets the compaction revision to revision, which must be durable, and deletes what can no longer be read:
+// for each logged change up to that revision the version before the change, tombstones, and the log records
+// themselves. Versions that the retention keeps longer are left. They are deleted here when their time has passed.
+// The cost is proportional to the number of changes, not to the number of keys.
 //
 // Example: /a is put at 2 and 3 and deleted at 5, /b is put at 4. compact(5) reads the log records 2 to 5, and deletes
 // /a at 2 (replaced at 3), /a at 3 (replaced at 5), the tombstone of /a at 5, and the four log records. /b at 4 stays.
@@ -102,7 +104,7 @@ func (c *compactor) compact(ctx context.Context, revision int64) error {
 			return err
 		}
 	}
-	if most := c.keptLimit(); most > 0 { // of what is kept now
+	if most := c.keptLimit(); most > 0 { // size limit for the history that is kept now
 		return c.giveUp(ctx, most)
 	}
 	return nil
@@ -125,9 +127,9 @@ func (c *compactor) run(ctx context.Context, p pass) error {
 // compactStepRecords is the number of log records that one step of a compaction handles.
 const compactStepRecords = 1024
 
-// step does one step of a pass, as one atomic batch: an operation is removed from the log together with
-// the versions that it names, so that after a crash every version that must still be deleted has a log record. The
-// batch is not synced: if it is lost, the step is done again. done is true if the pass has reached its end.
+// step does one step of a pass, as one atomic batch. It removes an operation from the log together with the
+// versions that the operation names. So after a crash, every version that must still be deleted has a log record.
+// The batch is not synced: if it is lost, the step is done again. done is true if the pass has reached its end.
 func (c *compactor) step(p pass) (done bool, err error) {
 	k := &c.kept
 	before := k.passed(p)
@@ -185,19 +187,19 @@ type compactionStep struct {
 	pass   pass
 	kept   *kept
 	batch  *pebble.Batch
-	logged *pebble.Iterator // over the log, up to the revision newest
+	logged *pebble.Iterator // iterator over the log up to the revision newest
 	newest int64
 
 	last    mark // the last record that was examined
 	records int
-	left    int     // records that stay
-	gone    []int64 // those that do not
-	bytes   int64   // by which Kept.Bytes grows
+	left    int     // number of records that stay
+	gone    []int64 // revisions of the records that are deleted
+	bytes   int64   // number of bytes by which Kept.Bytes grows
 	deleted garbage
-	ops     []byte // memory for a record
+	ops     []byte // reused buffer for a record
 }
 
-// record examines the log record at the position of the iterator. end is true if the pass does not reach it.
+// record examines the log record at the position of the iterator. end is true if the pass ends before this record.
 func (c *compactionStep) record(it *pebble.Iterator) (end bool, err error) {
 	at, err := parseLogKey(it.Key())
 	if err != nil {
@@ -259,7 +261,7 @@ func (c *compactionStep) record(it *pebble.Iterator) (end bool, err error) {
 	return false, err
 }
 
-// deleteRecords deletes the records after from that do not stay.
+// deleteRecords deletes the examined records after the revision from, except those that stay.
 func (c *compactionStep) deleteRecords(from int64) {
 	if c.left == 0 {
 		mustSucceed(c.batch.DeleteRange(logKey(from+1), logKey(c.last.Revision+1), nil))

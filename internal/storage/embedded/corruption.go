@@ -10,10 +10,10 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// corruptionHandler handles files whose data does not match their checksums. Reads that need the damaged data fail, and
-// so do transactions whose conditions or operations need it. All others are served. A merge that needs damaged data can
-// never succeed: it is tried again now and then, and the tables that it would merge stay as they are. Repair makes a store that has
-// nothing damaged again.
+// corruptionHandler handles files whose data does not match their checksums. Reads that need the damaged data
+// fail, and so do transactions whose conditions or operations need it. All others are served. A merge that needs
+// damaged data can never succeed: it is tried again from time to time, and the tables that it would merge stay as
+// they are. Repair removes the damage from a store.
 type corruptionHandler struct {
 	store  *Store
 	logger pebble.Logger
@@ -54,8 +54,8 @@ func (h *corruptionHandler) backgroundError(err error) {
 	h.logger.Errorf("background error: %v", err)
 }
 
-// damageIn returns what an error of the database says about damage, in one line. The errors of Pebble have stacks and placeholders in their
-// texts.
+// damageIn returns a description of damage, in one line, from an error of the database. The texts of Pebble's
+// errors also contain stack traces and placeholders.
 func damageIn(err error) string {
 	var blk *damagedBlockError
 	if errors.As(err, &blk) {

@@ -16,7 +16,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// newDamagedStore returns the directory of a store with 300 keys, in whose only table one byte was changed.
+// newDamagedStore returns the directory of a store with 300 keys in one table. One byte of the table was changed.
 func newDamagedStore(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -10,8 +10,9 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// database is the Pebble database of a store: reads of the records that are not versions (layout.go), and the writes of
-// background work. It has no lock; a caller holds the lifetime of the store, or is one of its goroutines.
+// database is the Pebble database of a store. It reads the records that are not versions (layout.go), and makes
+// the writes of background work. It has no lock: its callers have entered the lifetime of the store, or are
+// goroutines of the store.
 type database struct {
 	*pebble.DB
 	opts  *Options
@@ -20,7 +21,8 @@ type database struct {
 	pipeline *pipeline
 }
 
-// mayWrite reports whether background work may write: the store has not failed, and there is some space.
+// mayWrite reports whether background work may write: the store has not failed, and free space is not critically
+// low.
 func (d *database) mayWrite() bool {
 	return d.pipeline.failure.Load() == nil && d.space.level.Load() != spaceCritical
 }
@@ -61,7 +63,7 @@ func (d *database) meta(name string, decode func([]byte) error) error {
 	return nil
 }
 
-// number returns the number stored under name, one of the meta records; 0 if it does not exist.
+// number returns the number in the meta record with this name, 0 if there is no such record.
 func (d *database) number(name string) (n int64, err error) {
 	err = d.meta(name, func(b []byte) (err error) { n, err = decodeNumber(b); return err })
 	return n, err
@@ -117,8 +119,8 @@ func logSpan() *pebble.IterOptions {
 	return &pebble.IterOptions{LowerBound: []byte{prefixLog}, UpperBound: []byte{prefixLog + 1}}
 }
 
-// loggedAt returns the newest revision in the log that was written at t or before, 0 if there is none. newest is the durable
-// revision. It searches by halves.
+// loggedAt returns the newest revision in the log that was written at t or before, 0 if there is none. newest is
+// the durable revision. It is a binary search.
 func (d *database) loggedAt(ctx context.Context, t time.Time, newest int64) (int64, error) {
 	it, err := d.NewIterWithContext(ctx, logSpan())
 	if err != nil {
@@ -160,11 +162,11 @@ func (d *database) newestVersions() (versionReader, error) {
 	return &iterReader{it: it}, nil
 }
 
-// checkLogRecords returns an ErrDataLost if revisions are missing in the log above the compaction revision. That happens
-// if the end of the database's manifest is cut off: tables that it had named are then lost, and the log files, which are
-// newer, are read nevertheless. The gap ends where these files begin, so only the records that they can contain are
-// examined. logBytes is their size before the database was opened. A file has each key of a log record twice: there, and
-// in the version.
+// checkLogRecords returns an ErrDataLost if revisions are missing in the log above the compaction revision. That
+// happens if the end of the database's manifest is cut off: the tables that this part named are lost, but the
+// newer log files are still read. The gap ends where these files begin, so only the records that they can contain
+// are examined. logBytes is the size of the log files before the database was opened. The log files contain each
+// key twice: in the log record and in the version.
 func (d *database) checkLogRecords(compacted, logBytes int64) error {
 	it, err := d.NewIter(&pebble.IterOptions{
 		LowerBound: logKey(compacted + 1), UpperBound: []byte{prefixLog + 1},
@@ -210,8 +212,8 @@ func (d *database) flushMemTables(ctx context.Context) error {
 	}
 }
 
-// tableBytes returns the bytes that the deletions in the tables of a level and those below delete, and the size of what is in these
-// tables before and after compression.
+// tableBytes returns figures about the tables of a level and all lower levels: the bytes that their deletions
+// delete, and the size of their contents before and after compression.
 func (d *database) tableBytes(level int) (deleted, raw, compressed float64, err error) {
 	levels, err := d.SSTables(pebble.WithProperties())
 	if err != nil {

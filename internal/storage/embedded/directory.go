@@ -12,7 +12,7 @@ import (
 // makeDir creates dir and its missing parents, and syncs the directories that contain new entries. Without that a power
 // cut could remove a new directory together with the synced database in it.
 func makeDir(fs vfs.FS, dir string) error {
-	var parents []string // directories in which an entry is missing, the innermost first
+	var parents []string // parents of the missing directories, the innermost first
 	for at := dir; ; at = fs.PathDir(at) {
 		if _, err := fs.Stat(at); err == nil || fs.PathDir(at) == at {
 			break
@@ -34,7 +34,8 @@ func makeDir(fs vfs.FS, dir string) error {
 	return nil
 }
 
-// lockFileName is the file that the database locks. It makes it, and removes what is in it.
+// lockFileName is the name of the file that the database locks. The database creates this file, and empties it if
+// it exists.
 const lockFileName = "LOCK"
 
 // lockDir locks the directory of the store against other processes. It fails with ErrLocked while one uses it.
@@ -52,9 +53,10 @@ func lockDir(o *Options) (*pebble.Lock, error) {
 	return lock, nil
 }
 
-// checkFiles fails if dir has an entry that is neither a file nor a directory, or a link to such a thing: a named pipe or a device,
-// which could be read for ever. It also fails if the file that the database locks has a content: it is a link to something else, which
-// locking would empty. Somebody who may write to dir could have put them there.
+// checkFiles fails if dir has an entry that is neither a file nor a directory, or a link to such an entry.
+// Examples are a named pipe and a device, from which a read might never end. It also fails if the lock file is not
+// empty: it may then be a link to another file, which locking would empty. Somebody who can write to dir could
+// have created such entries.
 func checkFiles(fs vfs.FS, dir string) error {
 	if info, err := fs.Stat(dir); err != nil {
 		return err
@@ -68,7 +70,7 @@ func checkFiles(fs vfs.FS, dir string) error {
 	for _, name := range names {
 		info, err := fs.Stat(fs.PathJoin(dir, name))
 		switch {
-		case err != nil: // who needs the file reports it
+		case err != nil: // the code that needs the file reports the error
 		case !info.IsDir() && !info.Mode().IsRegular():
 			return fmt.Errorf("%s is not a regular file", name)
 		case name == lockFileName && info.Size() > 0:

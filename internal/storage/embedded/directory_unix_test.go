@@ -12,8 +12,9 @@ import (
 	"time"
 )
 
-// TestIrregularFiles: in a store that somebody else may write to, a name of a file can be a named pipe or a device, which can be
-// read for ever, and LOCK a link, which locking would empty. Whoever opens the store ends with the name.
+// TestIrregularFiles: somebody else may be able to write to the directory of a store. A file name can then be a
+// named pipe or a device, from which a read may never end, and LOCK can be a link to a file that locking would
+// empty. Every way to open the store must fail with an error that names the file.
 func TestIrregularFiles(t *testing.T) {
 	opens := map[string]func(dir string) error{
 		"Open": func(dir string) error {
@@ -46,7 +47,7 @@ func TestIrregularFiles(t *testing.T) {
 		{"OPTIONS-", "a named pipe", "is not a regular file"},
 		{"OPTIONS-", "a device", "is not a regular file"},
 		{"MANIFEST-", "a named pipe", "is not a regular file"},
-		{"0", "a device", "is not a regular file"}, // the log of writes
+		{"0", "a device", "is not a regular file"}, // a log file of the database
 		{revisionFileName, "a named pipe", "is not a regular file"},
 		{"LOCK", "a link", "is not empty"},
 	} {

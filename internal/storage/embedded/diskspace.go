@@ -12,8 +12,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// diskSpace tracks the remaining reserve of free space. The free space is measured once a second, and after each
-// Options.spaceCheckBytes of writes.
+// diskSpace tracks the free disk space and how much of the reserve is left. It measures the free space once a
+// second, and after each Options.spaceCheckBytes of writes.
 type diskSpace struct {
 	level   atomic.Int32 // spaceEnough, spaceLow or spaceCritical
 	written atomic.Int64 // bytes since the last update
@@ -22,10 +22,10 @@ type diskSpace struct {
 
 	mu      sync.Mutex    // held by update, which creates and removes the ballast; guards warned
 	ballast atomic.Bool   // whether the ballast exists
-	warned  time.Duration // when the log was last told about low space, by Options.Monotonic
+	warned  time.Duration // when low space was last logged, by Options.Monotonic
 }
 
-// warnInterval is the time between two lines of the log while space is low.
+// warnInterval is the time between two log messages about low space.
 const warnInterval = time.Minute
 
 const (
@@ -34,13 +34,14 @@ const (
 	spaceCritical // below a quarter of the reserve: no writes are accepted
 )
 
-// lowSpaceWindow limits the history window while space is low. It is long enough for connected watchers, which have
-// read older changes already. Without it a disk that is full of history would stay full until the history window has
-// passed.
+// lowSpaceWindow limits the history window while space is low. It is long enough for connected watchers, because
+// these have read older changes already. Without this limit, a disk that is full of history would stay full until
+// the history window has passed.
 const lowSpaceWindow = 10 * time.Second
 
-// spaceCheckBytes returns how many bytes may be written to the log between two updates. A flush writes them again before
-// the log is removed. So the log and its flush take an eighth of the reserve between two updates; merges may take half.
+// spaceCheckBytes returns how many bytes may be written to the log between two updates. A flush writes them a
+// second time before the log is removed. So between two updates the log and its flush take at most an eighth of
+// the reserve. Merges may take half of the reserve.
 func (o *Options) spaceCheckBytes() int64 {
 	const most = 4 << 20
 	if o.ReserveBytes < 0 {
@@ -120,7 +121,7 @@ func (o *Options) ballastBytes() int64 {
 
 // createBallast creates the ballast. Errors are ignored, because not all file systems can reserve space.
 func (d *diskSpace) createBallast(o *Options) {
-	if d.ballast.Swap(true) { // it is created again only after it was removed
+	if d.ballast.Swap(true) { // it exists already, or an attempt was made
 		return
 	}
 	f, err := o.FS.Create(o.FS.PathJoin(o.Dir, ballastName), vfs.WriteCategoryUnspecified)
@@ -137,9 +138,9 @@ func (d *diskSpace) removeBallast(o *Options) {
 	_ = o.FS.Remove(o.FS.PathJoin(o.Dir, ballastName)) // the file may not exist
 }
 
-// makeRoom prepares the opening of the database. It finds out whether the ballast exists, and removes it if there is so
-// little space that the opening may fail. It returns an error if that is not enough, because the database would then
-// repeat its writes forever.
+// makeRoom prepares the opening of the database. It finds out whether the ballast exists, and removes it if there
+// is so little space that the opening may fail. It returns an error if the space is still too small, because the
+// database would otherwise repeat its failing writes forever.
 func (d *diskSpace) makeRoom(o *Options) error {
 	_, err := o.FS.Stat(o.FS.PathJoin(o.Dir, ballastName))
 	d.ballast.Store(err == nil)
@@ -180,8 +181,8 @@ func logFileBytes(o *Options) int64 {
 	return total
 }
 
-// addWritten must be called before n bytes are written to the log. After Options.spaceCheckBytes it updates the free
-// space, and waits if merges are too far behind.
+// addWritten must be called before n bytes are written to the log. Each time Options.spaceCheckBytes have been
+// written, it updates the free space, and waits if merges are too far behind.
 func (d *diskSpace) addWritten(s *Store, n int) {
 	if d.written.Add(int64(n)) >= s.opts.spaceCheckBytes() {
 		d.update(s)

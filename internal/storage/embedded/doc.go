@@ -51,9 +51,10 @@
 //     lifetime.go, database.go (records that are no versions, writes of background work).
 //   - Writes: pipeline.go (group commit), plan.go (conditions, revisions and the batch of a group), recent.go (versions
 //     that the planner does not read again).
-//   - Reads: read.go (Get and Range), blockrevisions.go (what a read of an old revision skips), watch.go (watchers),
-//     ring.go (recent changes in memory), logreader.go (older changes, from the log).
-//   - The past: retention.go (what is kept, and for how long), shares.go (who loses first), past.go (reads of it).
+//   - Reads: read.go (Get and Range), blockrevisions.go (blocks that old reads skip), watch.go (watchers), ring.go
+//     (recent changes in memory), logreader.go (older changes, from the log).
+//   - The past: retention.go (what is kept, for how long), shares.go (what is removed first), past.go (reads of
+//     it).
 //   - Time: clock.go, expiry.go (the sweeper: times to live), samples.go (which revision was current when), compact.go
 //     (the compactor: what is deleted when).
 //   - Disk space: diskspace.go (reserve), mergescheduler.go, garbage.go and reclaim.go.

@@ -15,8 +15,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// syncGateFS is a file system that blocks the syncs of the write-ahead log while it is shut. After set with an error
-// the syncs fail.
+// syncGateFS is a file system that blocks the syncs of the write-ahead log while it is shut. If set is called with
+// an error, the syncs fail with it.
 type syncGateFS struct {
 	vfs.FS
 	mu      sync.Mutex
@@ -40,7 +40,7 @@ func (g *syncGateFS) set(shut bool, err error) {
 	g.changed.Broadcast()
 }
 
-// isShut reports whether syncs are blocked, so that no sync of the log can have ended just now.
+// isShut reports whether syncs are blocked. If they are, no sync of the log can end at this moment.
 func (g *syncGateFS) isShut() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -158,7 +158,7 @@ func TestNothingVisibleBeforeSync(t *testing.T) {
 	if !errors.As(err, &conflict) || conflict.Current.ModRevision != r0 || conflict.Revision != r0 {
 		t.Errorf("conflict with durable state: %v", err)
 	}
-	// A transaction that has read the pending put is answered after its sync, whether it succeeds or not.
+	// A transaction that has read the pending put must wait for its sync, whether the transaction succeeds or not.
 	commit(storage.Txn{Conditions: []storage.Condition{{Key: "/a"}}, Ops: put("/b", "1").Ops}, func(_ int64, err error) {
 		var conflict *storage.ConflictError
 		if !errors.As(err, &conflict) || conflict.Current.ModRevision != r0+1 || conflict.Revision < r0+1 {
@@ -188,7 +188,7 @@ func TestNothingVisibleBeforeSync(t *testing.T) {
 		if _, _, err := s.Get(ctx, "/a", r0+1); !errors.As(err, &future) {
 			t.Errorf("Get at a revision that is not durable: %v", err)
 		}
-		time.Sleep(time.Millisecond) // gives a wrong answer time to arrive
+		time.Sleep(time.Millisecond) // time in which a wrong answer would arrive
 	}
 	gate.set(false, nil)
 	wg.Wait()
@@ -266,7 +266,7 @@ func TestFailedSync(t *testing.T) {
 	lost(put("/b", "lost"))
 	// a conflict, if the first commit were durable
 	lost(storage.Txn{Conditions: []storage.Condition{{Key: "/a", ModRevision: r0}}})
-	// it would hold, if the first commit were durable
+	// this would succeed if the first commit were durable
 	lost(storage.Txn{Conditions: []storage.Condition{{Key: "/a", ModRevision: r0 + 1}}})
 	// With this pause both groups are usually in flight.
 	time.Sleep(10 * time.Millisecond)

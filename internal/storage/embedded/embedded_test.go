@@ -22,7 +22,7 @@ func testOptions(o Options) Options {
 	return o
 }
 
-// unsyncedFS writes files without waiting for the disk, which makes no difference as long as the machine has power.
+// unsyncedFS writes files without syncing them. This only makes a difference after a power cut.
 type unsyncedFS struct{ vfs.FS }
 
 func (fs unsyncedFS) Create(name string, c vfs.DiskWriteCategory) (vfs.File, error) {
@@ -52,7 +52,7 @@ func (unsyncedFile) Sync() error                { return nil }
 func (unsyncedFile) SyncData() error            { return nil }
 func (unsyncedFile) SyncTo(int64) (bool, error) { return true, nil }
 
-// mustOpen opens a store with testOptions. A benchmark measures a disk that is synced.
+// mustOpen opens a store with testOptions. For a benchmark, it keeps the syncs, so that their time is measured.
 func mustOpen(t testing.TB, o Options) *Store {
 	t.Helper()
 	if _, measures := t.(*testing.B); measures && o.FS == nil && !o.InMemory && o.Image == nil {
@@ -114,7 +114,7 @@ func receive[T any](t testing.TB, what string, from <-chan T) T {
 	}
 }
 
-// TestRangeEndsAfterBytes checks that a page has no more values than its bound in bytes needs.
+// TestRangeEndsAfterBytes checks that a page ends at the first value that reaches its limit in bytes.
 func TestRangeEndsAfterBytes(t *testing.T) {
 	s, err := Open(Options{InMemory: true})
 	if err != nil {

@@ -41,7 +41,7 @@ type Store struct {
 
 // fileState is the state of the store's files.
 type fileState struct {
-	sizeBytes atomic.Int64 // of the database, as of the last updateDiskUsage
+	sizeBytes atomic.Int64 // size of the database at the last updateDiskUsage
 	damaged   atomic.Int64 // number of files in which damage was found since Open
 }
 
@@ -103,11 +103,12 @@ func (s *Store) openDB(adjust func(*pebble.Options)) error {
 	options := o.pebbleOptions(&pebbleLogger{store: s}, lock)
 	adjust(options)
 	if !options.ReadOnly {
-		if s.importFailed == nil { // an import fails when there is no space
+		if s.importFailed == nil { // without a scheduler, an import fails when there is no space
 			s.merges = newMergeScheduler(s)
 			options.FS, options.Experimental.CompactionScheduler = s.merges, s.merges
 		} else {
-			// The tables of an import do not overlap, so it may take long until they are merged.
+			// The tables of an import do not overlap, so they may stay in level 0 for a long time. They are
+			// therefore compressed like those of level 1.
 			options.Levels[0].Compression = options.Levels[1].Compression
 		}
 		var err error
@@ -129,13 +130,14 @@ func (s *Store) openDB(adjust func(*pebble.Options)) error {
 	return nil
 }
 
-// openError returns the error of Open for err of the database, in one line.
+// openError returns the error that Open returns when the database could not be opened because of err. It has one
+// line.
 func openError(dir string, err error) error {
 	text := err.Error()
 	if strings.Contains(text, "format major version") {
 		return fmt.Errorf("data directory %s: %w: %v", dir, ErrNewerFormat, err)
 	}
-	// Pebble does not mark the errors of a missing file, or of a file of another size, as corruption.
+	// Pebble does not mark an error as corruption if a file is missing or has a wrong size.
 	if pebble.IsCorruptionError(err) || strings.Contains(text, "manifest file") || missingTable.MatchString(text) ||
 		wrongSize.MatchString(text) {
 		return fmt.Errorf("cannot open data directory %s: %w; `keelson repair` makes what can be read usable, "+
@@ -283,7 +285,7 @@ func guardPanic[T any](f func() (T, error)) (result T, err error) {
 	return f()
 }
 
-// reportFailure logs err and calls Options.OnFailure. The pipeline calls it once, and refuses writes already.
+// reportFailure logs err and calls Options.OnFailure. The pipeline calls it once, when it already refuses writes.
 func (s *Store) reportFailure(err error) {
 	s.opts.Logger.Error(
 		"the store has failed and accepts no more writes; restart the process", "dir", s.opts.Dir, "error", err,
@@ -352,8 +354,8 @@ func validateTxn(txn storage.Txn) error {
 	return nil
 }
 
-// containsKey reports whether ops contain key. If seen is not nil, it is used instead: seen must have the keys of ops,
-// and key is added to it.
+// containsKey reports whether ops contain key. If seen is not nil, it is used instead of ops: seen must contain
+// the keys of ops, and key is added to it.
 func containsKey(ops []storage.Op, key string, seen map[string]struct{}) bool {
 	if seen != nil {
 		_, ok := seen[key]
@@ -368,7 +370,7 @@ func containsKey(ops []storage.Op, key string, seen map[string]struct{}) bool {
 	return false
 }
 
-// txnSize returns the number of bytes of the keys and values in txn.
+// txnSize returns the number of bytes of all keys and values in txn, and of txn.By.
 func txnSize(txn storage.Txn) int {
 	n := len(txn.By)
 	for i := range txn.Ops {
@@ -428,8 +430,9 @@ func (o *Options) removeFiles() error {
 // locks forever.
 const closeFailedTimeout = 2 * time.Second
 
-// closeDB closes the database and unlocks the directory. After a failure it waits for closeFailedTimeout only, and the
-// directory stays locked if the database has not closed by then, because the database may still write to it.
+// closeDB closes the database and unlocks the directory. After a failure it waits no longer than
+// closeFailedTimeout. If the database has not closed by then, the directory stays locked, because the database may
+// still write to it.
 func (s *Store) closeDB() error {
 	done := make(chan error, 1)
 	go func() {

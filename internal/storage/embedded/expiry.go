@@ -14,16 +14,16 @@ import (
 // sweepKeys is the largest number of keys that one batch of a sweep removes.
 const sweepKeys = 1024
 
-// sweepStart remembers the deadline below which the expiry index is known to be empty, so that a sweep does not walk
-// over the deleted records of earlier sweeps.
+// sweepStart remembers a deadline below which the expiry index is known to be empty. A sweep starts there, so that
+// it need not pass over the deleted records of earlier sweeps.
 //
-// Example: a sweep at time 100 finds nothing more to remove, so the next one starts at 100. If a transaction with
-// deadline 90 is planned during the sweep (it was delayed, or the clock was set back), the next one starts at 90 at
-// most.
+// Example: a sweep at time 100 finds nothing more to remove, so the next sweep starts at 100. If a transaction
+// with the deadline 90 is planned during the sweep (because it was delayed, or the clock was set back), the next
+// sweep starts at 90 or earlier.
 type sweepStart struct {
 	from atomic.Int64
-	// upTo is the last deadline of the current sweep or, between sweeps, of the last one. scheduledMeanwhile is set when a
-	// deadline at or below it is scheduled after that sweep has begun.
+	// upTo is the last deadline of the current sweep or, between sweeps, of the previous one. scheduledMeanwhile
+	// is set if a deadline at or below upTo is scheduled after that sweep has begun.
 	upTo               atomic.Int64
 	scheduledMeanwhile atomic.Bool
 }
@@ -35,8 +35,8 @@ func (s *sweepStart) begin(now int64) (from int64) {
 	return s.from.Load()
 }
 
-// scheduled must be called before a deadline is written. It lowers the start to deadline if that is below it, and
-// prevents the current sweep from raising the start above it.
+// scheduled must be called before a deadline is written. If the deadline is below the start, it lowers the start
+// to the deadline. It also prevents the current sweep from raising the start above the deadline.
 func (s *sweepStart) scheduled(deadline int64) {
 	if deadline <= s.upTo.Load() {
 		s.scheduledMeanwhile.Store(true)
@@ -49,8 +49,8 @@ func (s *sweepStart) scheduled(deadline int64) {
 	}
 }
 
-// advance raises the start from from, its value when the sweep began, to the end of the sweep. It does nothing if a
-// deadline below that end was scheduled since the sweep began.
+// advance raises the start to the end of the sweep. from is the start when the sweep began. It does nothing if a
+// deadline up to that end was scheduled since the sweep began.
 func (s *sweepStart) advance(from int64) {
 	if to := s.upTo.Load(); to > from && !s.scheduledMeanwhile.Load() {
 		s.from.CompareAndSwap(from, to)

@@ -18,24 +18,24 @@ import (
 // Record is the newest version of a key, with its deadline.
 type Record struct {
 	storage.Entry
-	// Deadline is the time at which the key expires, in Unix milliseconds of the wall clock: the current one for an open
-	// store, otherwise as it was when the store was open last. 0 means never.
+	// Deadline is the time at which the key expires, in Unix milliseconds of the wall clock. For an open store
+	// this is the present wall clock, otherwise the wall clock when the store was last open. 0 means never.
 	Deadline int64
-	// Was is the revision that the record had in the store that it is from, if Import gives it another one and there is
-	// a Past; otherwise 0.
+	// Was is the revision of the record in the original store, if Import gives it a new revision and there is a
+	// Past; otherwise it is 0.
 	Was int64
 }
 
-// PastRecord is a record of what a store keeps besides the newest versions (storage.History), in the form in which it is in the
-// database (layout.go).
+// PastRecord is a record of old versions or of the log (storage.History), in its encoding in the database
+// (layout.go).
 type PastRecord struct{ Key, Value []byte }
 
-// PastFormat is the version of that form.
+// PastFormat is the version of the encoding of a PastRecord.
 const PastFormat = formatVersion
 
-// Past is what Import takes besides records.
+// Past contains the old versions that Import writes in addition to the records.
 type Past struct {
-	// Records are those of Export.Past. They are used after the other records.
+	// Records are the records of Export.Past. Import reads them after the other records.
 	Records iter.Seq2[PastRecord, error]
 	// At and By are recorded as the time and the author of the import if it gives the records new revisions.
 	At time.Time
@@ -52,8 +52,8 @@ type Export struct {
 	storeErr func() error // returns ErrClosed when the store is being closed
 }
 
-// Export opens the state at the current revision. Close of the store waits until the Export is closed, and makes its
-// Records end with ErrClosed.
+// Export opens the state at the current revision. Store.Close makes its Records end with ErrClosed, and waits
+// until the Export is closed.
 func (s *Store) Export(ctx context.Context) (*Export, error) {
 	if err := s.lifetime.enter(ctx); err != nil {
 		return nil, err
@@ -80,8 +80,8 @@ func versionSpan() *pebble.IterOptions {
 // Revision returns the revision of the state.
 func (e *Export) Revision() int64 { return e.revision }
 
-// Records returns the records in ascending byte order of their keys. If an error occurs, it is the last element of the
-// sequence. Records must be called once, and the sequence used by one goroutine.
+// Records returns the records in ascending byte order of their keys. If an error occurs, it is the last element of
+// the sequence. Records may be called only once, and only one goroutine may use the sequence.
 func (e *Export) Records(ctx context.Context) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
 		if err := e.each(ctx, yield); err != nil {
@@ -116,8 +116,9 @@ func (e *Export) each(ctx context.Context, yield func(Record, error) bool) error
 	return e.it.Error()
 }
 
-// Past returns what the store keeps of the past at the revision of the state. If an error occurs, it is the last element of the
-// sequence. It must be called once, after Records has ended, and the sequence used by one goroutine.
+// Past returns the records of the past that the store keeps, at the revision of the state. If an error occurs, it
+// is the last element of the sequence. Past may be called only once, after Records has ended, and only one
+// goroutine may use the sequence.
 func (e *Export) Past(ctx context.Context) iter.Seq2[PastRecord, error] {
 	return func(yield func(PastRecord, error) bool) {
 		it, err := e.it.Clone(pebble.CloneOptions{IterOptions: &pebble.IterOptions{}})
@@ -138,7 +139,7 @@ func (e *Export) eachPast(ctx context.Context, it *pebble.Iterator, yield func(P
 	if err != nil || !yield(PastRecord{[]byte(metaKept), k.encode()}, nil) {
 		return err
 	}
-	last := "" // the key of which the newest version was seen
+	last := "" // the last key whose newest version was read
 	for ok := it.First(); ok; ok = it.Next() {
 		if err := errors.Join(ctx.Err(), e.storeErr()); err != nil {
 			return err
@@ -180,8 +181,9 @@ func (e *Export) eachPast(ctx context.Context, it *pebble.Iterator, yield func(P
 	return it.Error()
 }
 
-// exportedKept returns the state of what is kept. A store that was never compacted since it can keep something has none yet: it still
-// has everything after its compaction revision.
+// exportedKept returns the record metaKept of the state. If the store has no such record because it was never
+// compacted by a program that keeps history, the result says that everything after its compaction revision is
+// kept.
 func exportedKept(it *pebble.Iterator) (k kept, err error) {
 	read := func(name string) (value []byte, ok bool, err error) {
 		if !it.SeekGE([]byte(name)) || string(it.Key()) != name {
@@ -219,8 +221,8 @@ type Reader struct {
 	readErr   error // the error that occurred while the fields above were read
 }
 
-// OpenReader opens the store in o.Dir, which must exist, without changing it. It fails with ErrLocked while a Store
-// uses the directory. A damaged store can be opened, so that Verify can report the damage.
+// OpenReader opens the store in o.Dir, which must exist, without changing it. It fails with ErrLocked while a
+// Store uses the directory. It also opens a damaged store, so that Verify can report the damage.
 func OpenReader(o Options) (*Reader, error) {
 	o = o.withDefaults()
 	if _, err := o.FS.Stat(o.Dir); err != nil {
@@ -274,18 +276,18 @@ func (r *Reader) Close() error {
 // importBatch is the number of bytes that one batch of an import writes.
 const importBatch = 1 << 20
 
-// Import creates a store in o.Dir, which must not contain one. records are its state at revision, in ascending order
-// of their keys. All lower revisions are compacted. If past is not nil, reads of the past find its records, and also
-// the version that each record with Was had before the import. The store is durable when Import returns nil. After an
-// error the directory cannot be used.
+// Import creates a store in o.Dir, which must not contain one. records are its state at revision, in ascending
+// order of their keys. All lower revisions are compacted. If past is not nil, reads of the past find its records.
+// They also find the earlier version of each record with a revision Was. The store is durable when Import returns
+// nil. After an error the directory cannot be used.
 func Import(o Options, revision int64, records iter.Seq2[Record, error], past *Past) error {
 	if revision < 1 {
 		return fmt.Errorf("embedded: a store cannot be at revision %d", revision)
 	}
 	o = o.withDefaults()
 	s := &Store{opts: o}
-	// The database repeats a failed background operation without end, while writes wait. Therefore the first such error,
-	// for example of a full disk, ends the import.
+	// The database repeats a failed background operation without end, and writes wait meanwhile. Therefore the
+	// first such error, for example because the disk is full, ends the import.
 	s.importFailed = make(chan error, 1)
 	log := &importLogger{fail: func(err error) {
 		select {
@@ -312,7 +314,7 @@ func Import(o Options, revision int64, records iter.Seq2[Record, error], past *P
 	case err = <-loaded:
 		return errors.Join(err, s.closeDB())
 	case err = <-s.importFailed:
-		log.fail(err) // closing may not end either
+		log.fail(err) // makes closing return, too
 		return fmt.Errorf("cannot write to data directory %s: %w", o.Dir, s.closeDB())
 	}
 }
@@ -369,7 +371,7 @@ func loadRecords(db *pebble.DB, revision int64, records iter.Seq2[Record, error]
 	return db.Flush()
 }
 
-// loader writes what is imported.
+// loader writes the records of an import.
 type loader struct {
 	db       *pebble.DB
 	batch    *pebble.Batch
@@ -386,8 +388,8 @@ func (l *loader) version(key string, revision int64, v version) {
 	mustSucceed(d.Finish())
 }
 
-// record writes a record. If it has another revision now, that is one more change: the version that it was is kept, and the log has
-// the change.
+// record writes a record. If Import has given it a new revision, that counts as one more change: the earlier
+// version is kept, and the log gets the change.
 func (l *loader) record(r *Record) error {
 	l.version(r.Key, r.ModRevision, version{create: r.CreateRevision, deadline: r.Deadline, value: r.Value})
 	if r.Deadline != 0 {

@@ -156,7 +156,7 @@ func TestImport(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The values, 2.9 MB of one letter, are compressed at once: no merge follows an import.
+	// The values, 2.9 MB of one letter, must be compressed already, because no merge follows an import.
 	if names, err := fs.List("to"); err != nil {
 		t.Fatal(err)
 	} else if size := sizeOfTables(t, fs, "to", names); size == 0 || size > 1<<20 {
@@ -255,7 +255,8 @@ func TestRefusedImports(t *testing.T) {
 	}
 }
 
-// TestReaderChangesNothing opens a Reader on the files that a killed process left, and compares the list of files.
+// TestReaderChangesNothing opens a Reader on the files of a killed process, and checks that the list of files
+// stays the same.
 func TestReaderChangesNothing(t *testing.T) {
 	mem := vfs.NewCrashableMem()
 	s := mustOpen(t, Options{Dir: "d", FS: mem})

@@ -5,16 +5,16 @@ import (
 	"strings"
 )
 
-// garbage records how many bytes of deleted versions lie in which parts of the key space: a sorted list of at most
-// maxGarbageSpans spans of keys that do not overlap. When there are more, the two neighbours with the least garbage are
-// joined into one span. Example, with a limit of two spans:
+// garbage records how many bytes of deleted versions lie in which parts of the key space: It is a sorted list of
+// at most maxGarbageSpans spans of keys that do not overlap. When there are more spans, the two neighbours with
+// the least garbage are joined into one. Example, with a limit of two spans:
 //
 //	add("/a", 10), add("/c", 90)   [/a /a] 10, [/c /c] 90
 //	add("/d", 5)                   [/a /a] 10, [/c /d] 95
 //	add("/b", 5)                   [/a /b] 15, [/c /d] 95
 //
-// A span may contain keys without garbage, if two keys with little garbage were joined. Therefore the caller compares
-// the garbage of a span with the size of the span in the database.
+// A joined span may contain keys without garbage between its two ends. Therefore the caller compares the garbage
+// of a span with the size of the span in the database.
 type garbage struct {
 	spans []garbageSpan
 	total int64

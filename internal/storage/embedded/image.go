@@ -13,19 +13,20 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Image is the state of a store at one moment, with its history, in files that do not change. Options.Image opens a
-// store that begins with it. The tables of an image are hard links to those of its store, and those of a new store are
-// links to the image's: they take no time and no space in proportion to the number of objects, and are removed when the
-// last store that has them has merged them or is closed. Its methods may be called concurrently.
+// Image is the state of a store at one moment, with its history, in files that do not change. Options.Image opens
+// a store that begins with this state. The tables of an image are hard links to the tables of its store, and the
+// tables of a new store are links to those of the image. So an image needs no time and no space in proportion to
+// the number of objects. A table is removed when the last store that has it has merged it or is closed. The
+// methods may be called concurrently.
 type Image struct {
 	fs       vfs.FS
 	dir      string
-	inMemory bool // the store is one with Options.InMemory
+	inMemory bool // the store has Options.InMemory
 }
 
-// Image creates an image in the directory dir, which must not exist. For a store with Options.InMemory dir is not used.
-// The image has all changes that were acknowledged before the call, and possibly later ones. The caller must call Close
-// of the image. If dir is on another file system than the store, the tables are copied.
+// Image creates an image in the directory dir, which must not exist. A store with Options.InMemory does not use
+// dir. The image has all changes that were acknowledged before the call, and possibly later ones. The caller must
+// call Close of the image. If dir is on another file system than the store, the tables are copied.
 func (s *Store) Image(ctx context.Context, dir string) (*Image, error) {
 	if err := s.lifetime.enter(ctx); err != nil {
 		return nil, err
@@ -40,7 +41,7 @@ func (s *Store) Image(ctx context.Context, dir string) (*Image, error) {
 		return nil, err
 	}
 	_, err := guardPanic(func() (struct{}, error) {
-		// Flush leaves nothing in the log, which would be copied and replayed.
+		// The flush empties the log, which would otherwise be copied and replayed.
 		return struct{}{}, errors.Join(s.db.Flush(), s.db.Checkpoint(dir, pebble.WithFlushedWAL()))
 	})
 	if err != nil {
@@ -49,7 +50,8 @@ func (s *Store) Image(ctx context.Context, dir string) (*Image, error) {
 	return &Image{fs: s.opts.FS, dir: dir, inMemory: s.opts.InMemory}, nil
 }
 
-// LinkTo makes a store in the directory to with the state of the stopped store in from. Tables are hard links where that is possible.
+// LinkTo creates a store in the directory to. It gets the state of the stopped store in from. Tables are hard
+// links where that is possible.
 func LinkTo(from, to string) error {
 	o := Options{Dir: to}.withDefaults()
 	if err := makeDir(o.FS, to); err != nil {

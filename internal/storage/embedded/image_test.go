@@ -11,8 +11,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// TestStoresOfAnImageAreIndependent: stores that begin with the same image have its state and history, and do not see
-// each other's writes, nor those of the first store, whichever of them is closed.
+// TestStoresOfAnImageAreIndependent: stores that begin with the same image have its state and history. They do not
+// see the writes of each other or of the first store, and it does not matter which of them is closed.
 func TestStoresOfAnImageAreIndependent(t *testing.T) {
 	for name, dir := range map[string]string{"in memory": "", "on disk": t.TempDir()} {
 		t.Run(name, func(t *testing.T) { testImage(t, dir) })

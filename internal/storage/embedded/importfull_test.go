@@ -14,8 +14,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// TestImportOnAFullDisk checks that an import that runs out of space ends with ENOSPC, whichever write fails first, and
-// does not wait for space.
+// TestImportOnAFullDisk checks that an import that runs out of space does not wait for space but fails with
+// ENOSPC, whichever write fails first.
 func TestImportOnAFullDisk(t *testing.T) {
 	writes := func(room int64) (used int64, imported error) {
 		var written atomic.Int64

@@ -38,9 +38,9 @@ const (
 	metaSamples   = "mmarks"
 	metaKept      = "mkept"
 
-	// formatVersion is the layout that this code writes. A store with a higher version is refused. A store with a lower
-	// version is read, and gets this version. In format 1, log records did not contain the size of the version before; in
-	// format 2, not when and by whom they were written.
+	// formatVersion is the layout that this code writes. A store with a higher version is refused. A store with a
+	// lower version is read, and gets this version. Log records of format 1 do not contain the size of the
+	// previous version. Those of formats 1 and 2 do not contain the time and the author of the write.
 	formatVersion = 3
 )
 
@@ -48,7 +48,7 @@ const (
 	flagTombstone = 1 << 0
 	flagDeadline  = 1 << 1
 	flagPrevSize  = 1 << 1 // in a log record
-	flagWritten   = 1 << 7 // in a log record: not an operation, but when and by whom it was written
+	flagWritten   = 1 << 7 // in a log record: begins the time and the author, not an operation
 )
 
 var errCorrupt = errors.New("embedded: corrupt record")
@@ -66,8 +66,8 @@ type version struct {
 type logOp struct {
 	key     string
 	deleted bool
-	prev    int64 // mod revision of the version before; 0 if the key did not exist
-	// prevSize is the size of the encoded version before, without its key; 0 if it is unknown.
+	prev    int64 // mod revision of the previous version; 0 if the key did not exist
+	// prevSize is the encoded size of the previous version, without its key; 0 if it is unknown.
 	prevSize int64
 }
 
@@ -115,7 +115,7 @@ func splitVersionKey(b []byte) (key []byte, revision int64, err error) {
 	return b[1:n], int64(r), nil
 }
 
-// appendVersionBound appends the bound between the versions of keys below key and those of key and above. key may
+// appendVersionBound appends the lower bound of the version keys of all keys that are not below key. key may
 // contain a zero byte, as the start key of a following page does: "/a\x00" is the bound just above /a.
 func appendVersionBound(dst []byte, key string) []byte {
 	dst = append(dst, prefixVersion)
@@ -239,19 +239,20 @@ func appendLogOp(dst []byte, op logOp) []byte {
 	return append(dst, op.key...)
 }
 
-// written is when and by whom a revision was written.
+// written contains the time and the author of a revision.
 type written struct {
 	ms int64  // Unix milliseconds of the wall clock; 0 if that is not known
 	by []byte // Txn.By
 }
 
-// appendWritten begins a log record.
+// appendWritten appends the time and the author, with which a log record begins.
 func appendWritten(dst []byte, w written) []byte {
 	dst = binary.AppendUvarint(append(dst, flagWritten), uint64(max(w.ms, 0)))
 	return append(binary.AppendUvarint(dst, uint64(len(w.by))), w.by...)
 }
 
-// cutWritten returns the beginning of a log record, which shares memory with b, and the operations.
+// cutWritten returns the time and the author at the beginning of a log record, and the operations after them. Both
+// share memory with b.
 func cutWritten(b []byte) (w written, ops []byte, err error) {
 	if len(b) == 0 || b[0] != flagWritten {
 		return w, b, nil // of an older format
@@ -267,8 +268,8 @@ func cutWritten(b []byte) (w written, ops []byte, err error) {
 	return w, ops[n:], nil
 }
 
-// decodeLog calls yield for each operation of a log record. op.key is not set; key is passed separately and shares
-// memory with b, so that no key is copied that yield does not need.
+// decodeLog calls yield for each operation of a log record. op.key is not set. The key is passed separately and
+// shares memory with b, so that yield only copies the keys that it needs.
 func decodeLog(b []byte, yield func(key []byte, op logOp) error) error {
 	_, b, err := cutWritten(b)
 	if err != nil {

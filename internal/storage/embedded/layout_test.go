@@ -104,7 +104,7 @@ func FuzzSmallRecords(f *testing.F) {
 	})
 }
 
-// FuzzSplit checks what Pebble requires of a split: prefixes must be in the order of keys.
+// FuzzSplit checks a requirement of Pebble for a split: the order of prefixes must agree with the order of keys.
 func FuzzSplit(f *testing.F) {
 	f.Add([]byte("v/a\x00\xff"), []byte("v/a\x00"))
 	f.Fuzz(func(t *testing.T, a, b []byte) {

@@ -7,7 +7,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// lifetime orders Close after the calls and the goroutines that use the database.
+// lifetime makes Close wait until no call and no goroutine uses the database.
 type lifetime struct {
 	// mu is held for reading by every method that uses the database, and for writing by Close, which sets closed.
 	mu     sync.RWMutex

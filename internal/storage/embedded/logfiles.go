@@ -2,15 +2,16 @@ package embedded
 
 import "github.com/cockroachdb/pebble/v2/vfs"
 
-// Pebble allocates a log file in advance, as large as the largest memtable, so that a sync does not have to store a new size. It
-// keeps up to five of them for reuse. That is 45 MB that a small disk does not have: writes would be refused there although hardly
-// anything is stored, and deletions would not change it. So while the space is scarce, log files grow as they are written, and
-// old ones are removed instead of used again.
+// Pebble allocates a log file in advance, as large as the largest memtable, so that a sync does not have to store
+// a new size. It keeps up to five log files for reuse. They take 45 MB, which a small disk may not have: the store
+// would refuse writes although it contains very little, and deletions would not help. So while space is scarce,
+// log files grow as they are written, and old ones are removed instead of reused.
 
 // logCategory is the category with which Pebble creates files of the log.
 const logCategory vfs.DiskWriteCategory = "pebble-wal"
 
-// scarce reports whether less than four times the reserve is free, which is also when the alert about the disk comes.
+// scarce reports whether less than four times the reserve is free. The alert about disk space has the same
+// threshold.
 func (m *mergeScheduler) scarce() bool {
 	const reserves = 4
 	if m.opts.ReserveBytes <= 0 {

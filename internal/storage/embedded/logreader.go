@@ -25,8 +25,8 @@ type loggedChange struct {
 	revision int64
 }
 
-// changes returns the changes with the prefix of h from revision from to through, and the last revision that was
-// examined. It stops when there are enough changes for a batch.
+// changes returns the changes of keys with the prefix of r, from revision from to revision through, and the last
+// revision that was examined. It stops when there are enough changes for a batch.
 func (r *logReader) changes(from, through int64) (out []loggedChange, last int64, err error) {
 	end := logKey(through)
 	scanned := 0

@@ -12,7 +12,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// mender repairs what is in the database.
+// mender repairs the records in the database.
 type mender struct {
 	store   *Store
 	options RepairOptions
@@ -21,15 +21,15 @@ type mender struct {
 
 	batch       *pebble.Batch // written when all steps are done
 	versions    *pebble.Iterator
-	revision    int64 // of the store
+	revision    int64 // current revision of the store
 	compacted   int64
-	kept        kept               // of the past; without rules if there is no record of it
-	firstLogged int64              // 0 if there is no log record
+	kept        kept               // state of the kept past; it has no rules if there is no record of it
+	firstLogged int64              // revision of the first log record, 0 if there is none
 	lost        map[string]int64   // by key, the newest revision that is lost
-	deadlines   map[expiring]int64 // of the expiry index
+	deadlines   map[expiring]int64 // deadlines in the expiry index
 }
 
-// expiring is a version that expires.
+// expiring identifies a version with a deadline.
 type expiring struct {
 	key      string
 	revision int64
@@ -83,12 +83,12 @@ func (m *mender) expiry(ctx context.Context) error {
 			return err
 		}
 		m.deadlines[expiring{string(key), revision}] = deadline
-		mustSucceed(m.batch.Delete(it.Key(), nil)) // unreachable writes those that are right
+		mustSucceed(m.batch.Delete(it.Key(), nil)) // unreachable writes the right records again
 	}
 	return it.Error()
 }
 
-// log compares the log with the versions, and writes values in place of those that are lost.
+// log compares the log with the versions, and writes placeholders for lost values.
 func (m *mender) log(ctx context.Context) error {
 	it, err := m.batch.NewIter(logSpan())
 	if err != nil {
@@ -113,7 +113,7 @@ func (m *mender) log(ctx context.Context) error {
 			return err
 		}
 		err = decodeLog(value, func(key []byte, op logOp) error {
-			if op.prev != 0 { // first, because it was counted as the last one of the key if the log has it
+			if op.prev != 0 { // must be first: the log may already have counted it as the last version of the key
 				if err := m.version(string(key), op.prev, false); err != nil {
 					return err
 				}
@@ -136,9 +136,9 @@ func (m *mender) version(key string, revision int64, deleted bool) error {
 	if err != nil || ok && found.revision == revision {
 		return err
 	}
-	if deleted { // a deletion has no value that could be lost
+	if deleted { // a deletion can be restored, because it has no value
 		m.set(key, revision, version{create: revision, tombstone: true})
-		delete(m.lost, key) // what was before is not the newest version
+		delete(m.lost, key) // versions before the deletion are not the newest one
 		return nil
 	}
 	before, seen := m.lost[key]
@@ -163,7 +163,7 @@ func (m *mender) set(key string, revision int64, v version) {
 	mustSucceed(m.batch.Set(appendVersionKey(nil, key, revision), value, nil))
 }
 
-// replaceLost finds which of the lost versions were the newest ones of their keys.
+// replaceLost finds the lost versions that were the newest ones of their keys, and replaces them.
 func (m *mender) replaceLost() error {
 	for key, revision := range m.lost {
 		newest, ok, err := seekVersion(m.versions, nil, key, maxRevision)
@@ -175,12 +175,12 @@ func (m *mender) replaceLost() error {
 		}
 		m.done.Past--
 		lost := Lost{Key: key, Revision: revision}
-		for ok && IsLost(newest.value) { // the newest before that can be read
+		for ok && IsLost(newest.value) { // continue to the newest earlier version that can be read
 			if newest, ok, err = seekVersion(m.versions, nil, key, newest.revision-1); err != nil {
 				return err
 			}
 		}
-		if ok && !newest.tombstone { // what was before a deletion is another object
+		if ok && !newest.tombstone { // the version before a deletion belongs to another object
 			lost.Older = newest.revision
 			if m.options.UseOlder {
 				m.set(key, revision, version{create: newest.create, deadline: newest.deadline, value: newest.value})
@@ -191,8 +191,8 @@ func (m *mender) replaceLost() error {
 	return nil
 }
 
-// unnamed handles versions that may be lost and that the log does not name. It marks them in one new revision. If the
-// log begins with the store, it names all versions, and there is nothing to do.
+// unnamed handles versions that may be lost and are not named in the log. It marks them in one new revision. If
+// the log is complete from the first revision of the store on, it names all versions, and there is nothing to do.
 func (m *mender) unnamed(context.Context) error {
 	if m.compacted == 0 && m.firstLogged > 0 && m.firstLogged <= 2 && m.done.LogLost == 0 {
 		return nil
@@ -233,16 +233,17 @@ func (m *mender) tableBounds() (map[string]gap, error) {
 	return bounds, nil
 }
 
-// unnamedLoss is the revision that marks what may be lost.
+// unnamedLoss is the new revision that marks versions which may be lost.
 type unnamedLoss struct {
 	*mender
 	revision int64
-	record   []byte          // of the log
-	taken    map[string]bool // the keys in it
+	record   []byte          // its log record
+	taken    map[string]bool // the keys in the record
 }
 
-// gap marks what may be lost in a gap: each folder of keys gets an entry that stands for objects of which nothing is known. If log records
-// are lost, or do not name all that was compacted, a key whose newest version may be in the gap is lost too: what is left of it is older.
+// gap marks the objects that may be lost in a gap. Each folder of keys gets an entry that stands for an unknown
+// number of unknown objects. If log records are lost, or do not name everything that was compacted, a key whose
+// newest version may be in the gap also counts as lost, because only an older version is left.
 func (u *unnamedLoss) gap(g tableGap) error {
 	lost := Lost{After: keyOf(g.after), Before: keyOf(g.before)}
 	folders := map[string]bool{}
@@ -251,7 +252,7 @@ func (u *unnamedLoss) gap(g tableGap) error {
 			folders[path.Dir(near)] = true
 		}
 	}
-	it, err := u.batch.NewIter(versionSpan()) // with what the steps before have written
+	it, err := u.batch.NewIter(versionSpan()) // includes the writes of the earlier steps
 	if err != nil {
 		return err
 	}
@@ -275,7 +276,7 @@ func (u *unnamedLoss) gap(g tableGap) error {
 			break
 		}
 		folders[path.Dir(key)] = true
-		newerInGap := bytes.Compare(it.Key(), g.after) > 0 // a newer version of the key would be before this one
+		newerInGap := bytes.Compare(it.Key(), g.after) > 0 // a newer version of the key has a lower position
 		unsure := v.revision < u.done.LogLost
 		if _, maybe := u.givenUpThrough(key); newerInGap && !unsure && !v.tombstone && v.revision < maybe {
 			if unsure, err = older.has(it.Key()); err != nil {
@@ -297,7 +298,7 @@ func (u *unnamedLoss) gap(g tableGap) error {
 	return it.Error()
 }
 
-// lose writes an entry that stands for what is lost, after the newest version that is left.
+// lose writes an entry that stands for lost data. left is the newest remaining version of the key.
 func (u *unnamedLoss) lose(l Lost, left version) {
 	if u.taken[l.Key] {
 		return
@@ -385,8 +386,8 @@ func (m *mender) unreachable(ctx context.Context) error {
 	return it.Error()
 }
 
-// named reports whether a version is the newest one of its key, or the log names it, so that a compaction will remove it. newer is the
-// revision after it of its key, 0 if there is none.
+// named reports whether a version is the newest one of its key, or the log names it, so that a compaction will
+// remove it. newer is the next higher revision of the key, 0 if there is none.
 func (m *mender) named(key string, revision, newer int64, deleted bool) (bool, error) {
 	if deleted {
 		_, ok, err := m.operation(key, revision)

@@ -10,17 +10,17 @@ import (
 	"github.com/cockroachdb/pebble/v2/sstable"
 )
 
-// A damaged table may have had deletions. Then a record that a compaction had deleted is there again, if an older
-// table still has it. Nothing shows that such a record was deleted, but the store knows up to which revision it had
-// given up the past (type kept). So all of that is given up again: operations are removed from the log here, and
-// mender.unreachable removes the versions that no operation names.
+// A damaged table may have contained deletions. Then a record that a compaction had deleted reappears if an older
+// table still has it. Nothing shows that such a record was deleted. But the store knows up to which revision it
+// has removed the past (type kept). So everything up to there is removed again: the functions here remove
+// operations from the log, and mender.unreachable removes the versions that no operation names.
 //
 // Example: /a was put at revision 2 and deleted at 5, and both were compacted. The log records 2 and 5 are back,
-// because the table with their deletions was damaged. If they stayed, the log would name the version 2 of /a, which
-// is not there, and /a would be taken for lost.
+// because the table with their deletions was damaged. If they stayed, the log would name version 2 of /a, which
+// does not exist, and /a would count as lost.
 
-// givenUpThrough says which operations on a key were given up: all at revisions up to certainly, and none above maybe. An
-// operation between the two may be in the log or not.
+// givenUpThrough returns which operations on a key were removed from the history (given up) before the damage: all
+// at revisions up to certainly, and none above maybe. An operation between the two may have been removed or not.
 func (m *mender) givenUpThrough(key string) (certainly, maybe int64) {
 	maybe = m.compacted
 	if i := m.kept.ruleOf(key); i >= 0 {
@@ -35,7 +35,7 @@ func (m *mender) givenUpThrough(key string) (certainly, maybe int64) {
 	return certainly, max(certainly, maybe)
 }
 
-// giveUpAgain removes from the log what was given up before the damage.
+// giveUpAgain removes the operations from the log that had been given up before the damage.
 func (m *mender) giveUpAgain(ctx context.Context) error {
 	it, err := m.store.db.NewIter(logSpan())
 	if err != nil {
@@ -86,7 +86,7 @@ func (m *mender) wasGivenUp(key string, op logOp, revision int64) (bool, error) 
 	return !ok || before.revision != op.prev, err
 }
 
-// rewrite removes operations from a log record, and the record if none is left.
+// rewrite removes operations from a log record. If none is left, it removes the record.
 func (m *mender) rewrite(revision int64, record []byte, remove func(key string, op logOp) (bool, error)) error {
 	w, _, err := cutWritten(record)
 	if err != nil {
@@ -144,11 +144,11 @@ func (m *mender) record(revision int64, use func(value []byte) error) error {
 	return errors.Join(closer.Close(), use(value))
 }
 
-// lostLog finds the log records of the kept past that may be lost. A missing record may also have been given up; that
-// looks the same. So the past ends at the last record that is missing in a gap. Records above the compaction revision
-// are not given up; the step log finds which of them are missing.
+// lostLog finds the log records of the kept past that may be lost. A missing record may also have been given up,
+// and this cannot be distinguished. So the kept past begins after the last record that is missing in a gap.
+// Records above the compaction revision are never given up; the step log finds which of them are missing.
 func (m *mender) lostLog(context.Context) error {
-	from := m.compacted // every record through this one may be missing
+	from := m.compacted // all records up to here may be missing
 	for i := range m.kept.Rules {
 		from = min(from, m.kept.floor(i, m.compacted).Revision)
 	}
@@ -193,7 +193,8 @@ func (m *mender) lostLog(context.Context) error {
 	return nil
 }
 
-// within returns a gap whose ends are known: if it is at the end of a table, those of the table.
+// within returns the gap with known ends. If an end of the gap is the end of a table, it is set to the end of that
+// table.
 func (g tableGap) within(bounds map[string]gap) tableGap {
 	if g.after == nil {
 		g.after = bounds[g.table].after
@@ -210,7 +211,7 @@ type olderTables struct {
 	its  []sstable.Iterator
 }
 
-// tablesBelow opens the tables that may have what the records in a gap had replaced or deleted.
+// tablesBelow opens the tables that may contain records which the lost records in a gap had replaced or deleted.
 func (m *mender) tablesBelow(g tableGap) (older *olderTables, err error) {
 	levels, err := m.store.db.SSTables()
 	if err != nil {
@@ -222,7 +223,7 @@ func (m *mender) tablesBelow(g tableGap) (older *olderTables, err error) {
 			err = errors.Join(err, older.close())
 		}
 	}()
-	damaged := -1 // its level
+	damaged := -1 // level of the damaged table
 	var newest uint64
 	for level, tables := range levels {
 		for _, t := range tables {
@@ -275,7 +276,7 @@ func (t *olderTables) add(o *Options, name string) error {
 	return err
 }
 
-// has reports whether one of the tables has a record.
+// has reports whether one of the tables contains a record with this key.
 func (t *olderTables) has(record []byte) (bool, error) {
 	for _, it := range t.its {
 		kv := it.SeekGE(record, 0)
@@ -299,7 +300,7 @@ func (t *olderTables) close() (err error) {
 	return err
 }
 
-// saveKept counts again what is kept.
+// saveKept computes the figures in kept again and saves them.
 func (m *mender) saveKept(ctx context.Context) error {
 	k := &m.kept
 	if len(k.Rules) == 0 {

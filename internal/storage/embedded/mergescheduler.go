@@ -9,11 +9,11 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// mergeScheduler decides when the database may merge tables, so that merges do not take the space that is reserved.
-// A merge writes its result before the tables that it has read can be removed. So a merge takes space for a while,
-// even if it frees space in the end. Merges may use the space down to the merge floor, which is half of
+// mergeScheduler decides when the database may merge tables, so that merges do not use the reserved space. A merge
+// writes its result before the tables that it has read can be removed. So a merge takes space for a while, even if
+// it frees space in the end. Merges may use the space down to the merge floor, which is half of
 // Options.ReserveBytes. The space below the floor is for the log, for deletions by clients, and for the flushes of
-// memtables that both need.
+// memtables that these cause.
 //
 // mergeScheduler is the pebble.CompactionScheduler of the database, and also its file system, in which writes of merges
 // fail below the floor. Such a write fails with pebble.ErrCancelledCompaction, so that Pebble asks for the merge again.
@@ -38,10 +38,10 @@ type mergeScheduler struct {
 	mu            sync.Mutex // guards the fields below
 	running       int        // number of merges that run
 	runningFailed bool       // one of the running merges has failed
-	// refused means that TrySchedule has refused a merge since tryStart last counted one as running. It closes a gap:
-	// startWaiting counts a merge as running before it knows whether one will start. If TrySchedule refuses another
-	// merge meanwhile, and the counted one does not start, then no running merge would end and wake the refused one. In
-	// this case startWaiting signals again.
+	// refused means that TrySchedule has refused a merge since tryStart last counted one as running. It avoids a
+	// lost wake-up: startWaiting counts a merge as running before it knows whether one will start. If TrySchedule
+	// refuses another merge meanwhile, and the counted one does not start, then no running merge would end and
+	// wake the refused one. In this case startWaiting signals again.
 	refused  bool
 	stopping bool // Unregister was called
 	retry    mergeRetry
@@ -50,7 +50,7 @@ type mergeScheduler struct {
 	damaged bool
 }
 
-// mergeRetry delays merges after one that failed.
+// mergeRetry delays merges after a failed merge.
 type mergeRetry struct {
 	delay     time.Duration // delay after the next failure
 	notBefore time.Time     // no merge starts before this time
@@ -65,8 +65,8 @@ type mergeSpace struct {
 	roomAtFailure int64 // roomAtStart of the merge that failed
 }
 
-// errMergeNeedsReserve is the error of a merge that found no space. After any other error Pebble would not merge the
-// same tables for half a minute.
+// errMergeNeedsReserve is the error of a merge that found no space. It wraps ErrCancelledCompaction, because after
+// other errors Pebble does not merge the same tables for half a minute.
 var errMergeNeedsReserve = fmt.Errorf(
 	"the space that is left is reserved for the log: %w", pebble.ErrCancelledCompaction,
 )
@@ -100,8 +100,8 @@ func (m *mergeScheduler) room() (bytes int64, known bool) {
 	return int64(min(available, 1<<62)) - m.opts.mergeFloor(), err == nil
 }
 
-// mayStart reports whether one more merge may start. If only time or space is missing, it sets a timer that tries
-// again. The caller holds mu.
+// mayStart reports whether one more merge may start. If it may not start yet because of a delay or a lack of
+// space, mayStart sets a timer that tries again. The caller holds mu.
 func (m *mergeScheduler) mayStart() bool {
 	if m.stopping || m.running >= m.db.GetAllowedWithoutPermission() {
 		return false
@@ -201,7 +201,7 @@ func (m *mergeScheduler) startWaiting() {
 	}
 }
 
-// tryStart counts one more running merge and returns true, if it may start.
+// tryStart counts one more running merge and returns true, if one more merge may start.
 func (m *mergeScheduler) tryStart() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -240,15 +240,17 @@ func (m *mergeScheduler) lacksSpace() bool {
 	return false
 }
 
-// mayHelp reports whether waiting may lead to fewer unmerged tables. It does not if the next merge is one that will always fail, which cannot
-// be known before it runs. So after a merge has met damaged data only one that runs gives reason to wait, until it ends.
+// mayHelp reports whether the number of unmerged tables may fall if writes wait. After a merge has read damaged
+// data, the next merge may be one that always fails, which cannot be known before it runs. So in that case waiting
+// helps only while a merge is running.
 func (m *mergeScheduler) mayHelp() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return !m.damaged || m.running > 0
 }
 
-// failedByDamage records that a merge has met damaged data. Pebble asks for that merge again at once; it gets its permission after a delay.
+// failedByDamage records that a merge has read damaged data. Pebble requests that merge again at once, but it may
+// start only after a delay.
 func (m *mergeScheduler) failedByDamage() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -285,12 +287,14 @@ func (m mergePermission) Done() {
 	m.scheduler.signal()
 }
 
-// maxUnmergedLayers limits the layers of unmerged new tables (sublevels of level 0): while there are as many, writes wait.
+// maxUnmergedLayers limits the layers of unmerged new tables (sublevels of level 0). Writes wait while there are
+// as many layers or more.
 const maxUnmergedLayers = 12
 
-// waitForMerges waits while there are too many unmerged tables. It does not wait while merges lack space: puts are
-// refused then, and deletions must not wait for merges that cannot run. After a merge has met damaged data it waits while others run:
-// where they cannot, reads become slower with each unmerged table, but all that is not damaged can be used until the store is repaired.
+// waitForMerges waits while there are too many unmerged tables. It does not wait while merges lack space: in this
+// state puts are refused, and deletions must not wait for merges that cannot run. After a merge has read damaged
+// data, it waits only while another merge is running. If none can run, reads become slower with each unmerged
+// table, but all undamaged data can be used until the store is repaired.
 func (m *mergeScheduler) waitForMerges(db *database) {
 	for m.mustWait(db) {
 		time.Sleep(mergePollInterval)

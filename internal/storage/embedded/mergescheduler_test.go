@@ -6,7 +6,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// askingDB asks for permission for a merge while the scheduler asks it whether one waits.
+// askingDB requests permission for a merge at the moment when the scheduler asks whether a merge waits.
 type askingDB struct {
 	scheduler *mergeScheduler
 	waiting   bool
@@ -19,7 +19,7 @@ func (d *askingDB) GetWaitingCompaction() (bool, pebble.WaitingCompaction) {
 	if d.waiting {
 		return true, pebble.WaitingCompaction{}
 	}
-	// Nothing waits at this moment. Before the scheduler goes on, another goroutine wants to merge.
+	// No merge waits at this moment. Before the scheduler continues, another goroutine requests a merge.
 	permitted, _ := d.scheduler.TrySchedule()
 	d.waiting = !permitted
 	return false, pebble.WaitingCompaction{}
@@ -31,7 +31,8 @@ func (d *askingDB) Schedule(permission pebble.CompactionGrantHandle) bool {
 	return true
 }
 
-// TestMergeIsNotForgotten checks that a merge starts which was refused while the scheduler found that nothing waited.
+// TestMergeIsNotForgotten checks that a merge starts later if it was refused while the scheduler found that no
+// merge waited.
 func TestMergeIsNotForgotten(t *testing.T) {
 	m := newMergeScheduler(&Store{opts: Options{ReserveBytes: -1}})
 	db := &askingDB{scheduler: m, started: make(chan pebble.CompactionGrantHandle, 1)}
@@ -41,8 +42,8 @@ func TestMergeIsNotForgotten(t *testing.T) {
 	receive(t, "the start of the merge", db.started).Done()
 }
 
-// TestWaitingForMergesOverDamage checks that writes do not wait for a merge that has not begun once one has met damage: it may be the one that
-// always fails.
+// TestWaitingForMergesOverDamage: after a merge has read damaged data, writes do not wait for a merge that has not
+// begun, because it may be the one that always fails.
 func TestWaitingForMergesOverDamage(t *testing.T) {
 	m := newMergeScheduler(&Store{opts: Options{ReserveBytes: -1}})
 	db := &askingDB{scheduler: m, started: make(chan pebble.CompactionGrantHandle, 1)}

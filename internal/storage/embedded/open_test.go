@@ -191,7 +191,7 @@ func TestBallast(t *testing.T) {
 			t.Errorf("step %d: level %d, ballast %v; want %d, %v", i, level, there(), step.level, step.ballast)
 		}
 	}
-	// Open removes the ballast if the disk is full, and finds it otherwise.
+	// Open removes the ballast if the disk is full. Otherwise it notices that the ballast exists.
 	for _, c := range []struct {
 		avail uint64
 		level int32
@@ -344,9 +344,9 @@ func TestExpiryIndex(t *testing.T) {
 	}
 }
 
-// TestExpiryOfDelayedTransaction delays a transaction between the computation of its deadline and its write for longer
-// than its time to live, as when the process is suspended. The key must expire, whether or not a sweep ran meanwhile
-// and removed another key.
+// TestExpiryOfDelayedTransaction delays a transaction between the computation of its deadline and its write for
+// longer than its time to live, as if the process were suspended. The key must expire, even if a sweep ran
+// meanwhile and removed another key.
 func TestExpiryOfDelayedTransaction(t *testing.T) {
 	for _, other := range []bool{false, true} {
 		clock := &fakeClock{}

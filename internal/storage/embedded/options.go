@@ -22,21 +22,21 @@ type Options struct {
 	// FS is the file system. nil means that of the operating system, or one in memory if InMemory is set.
 	FS vfs.FS
 
-	// HistoryWindow is how long an overwritten or deleted version can still be read and watched. Older versions are
-	// compacted in the background. The window is measured in uptime: the time during which processes have the store open.
-	// While less than ReserveBytes are free, the window is ten seconds at most. 0 means five minutes; a negative value
-	// keeps all versions until Compact is called.
+	// HistoryWindow is the time for which an overwritten or deleted version can still be read and watched. Older
+	// versions are compacted in the background. The time is measured in uptime: the time during which processes
+	// have the store open. While less than ReserveBytes are free, the window is ten seconds at most. 0 means five
+	// minutes; a negative value keeps all versions until Compact is called.
 	HistoryWindow time.Duration
-	// Retention keeps versions longer than that for readers of the past (storage.History). It has no effect if HistoryWindow
-	// is negative.
+	// Retention keeps versions longer than HistoryWindow for readers of the past (storage.History). It has no
+	// effect if HistoryWindow is negative.
 	Retention storage.Retention
 	// CompactInterval is the time between two compactions in the background. 0 means a tenth of HistoryWindow, at most 30
 	// seconds.
 	CompactInterval time.Duration
 	// SweepInterval is the time between two searches for expired keys. 0 means one second.
 	SweepInterval time.Duration
-	// ProgressInterval is the time between two progress batches to watchers without matching changes. They are sent only
-	// if the revision has changed. 0 means one second.
+	// ProgressInterval is the time between two batches that only tell watchers without matching changes the
+	// current revision. They are sent only if the revision has changed. 0 means one second.
 	ProgressInterval time.Duration
 
 	// MinRevision is the lowest current revision after Open. If the store is below it, the revision is raised to it and
@@ -49,12 +49,12 @@ type Options struct {
 	// are accepted down to a quarter of it. 0 means DefaultReserveBytes; a negative value means no reserve. There is also no reserve if
 	// the file system cannot tell its free space.
 	ReserveBytes int64
-	// RingBytes limits the memory for recent changes, from which watchers are served that are not far behind, and the one
-	// for the newest versions of the keys that were written or read last, which mostly have the same values. 0 means 4
-	// MiB.
+	// RingBytes limits the memory of the recent changes, from which watchers that are not far behind are served.
+	// It also limits the memory of the newest versions of recently written or read keys. Most of these share their
+	// values with the recent changes. 0 means 4 MiB.
 	RingBytes int
-	// CacheBytes is the size that Pebble's block cache has while two memtables of MemTableBytes exist, as under load. It
-	// may use the memory of those that do not exist. 0 means 8 MiB.
+	// CacheBytes is the size of Pebble's block cache while two memtables of MemTableBytes exist, as is usual under
+	// load. If there are fewer, the cache may also use their memory. 0 means 8 MiB.
 	CacheBytes int64
 	// MemTableBytes is the size at which a memtable is flushed. There can be four memtables. Their size starts at 256 KiB
 	// and doubles under load up to this. 0 means 8 MiB.
@@ -67,8 +67,8 @@ type Options struct {
 	Monotonic func() time.Duration
 	// Logger receives messages for the operator. nil means slog.Default().
 	Logger *slog.Logger
-	// OnGroup is called with the number of transactions of each group that became durable, and the time that took. It must
-	// not call the store and must not block. It may be nil.
+	// OnGroup is called with the number of transactions of each group that became durable, and the time from
+	// planning the group until it was durable. It must not call the store and must not block. It may be nil.
 	OnGroup func(transactions int, took time.Duration)
 	// OnFailure is called once when the store has failed and must be closed (see storage.ErrFailed). It must not call the
 	// store and must not block.
@@ -90,7 +90,7 @@ const DefaultReserveBytes = 64 << 20
 var (
 	// ErrLocked is the error of Open when another process, or another Store of this process, uses the data directory.
 	ErrLocked = errors.New("the data directory is locked")
-	// ErrDamaged is the error of Open when files are damaged or missing so that the store cannot be opened.
+	// ErrDamaged is the error of Open when the store cannot be opened because files are damaged or missing.
 	ErrDamaged = errors.New("its files are damaged or incomplete")
 	// ErrNewerFormat is the error of Open when a later version of the program wrote the data.
 	ErrNewerFormat = errors.New("the data directory has a newer format")
@@ -147,27 +147,27 @@ func (o *Options) pebbleOptions(logger pebble.Logger, lock *pebble.Lock) *pebble
 		Lock:               lock,
 		Comparer:           comparer,
 		FormatMajorVersion: pebble.FormatNewest,
-		// Pebble reserves the size of the memtables in the cache. Without space for both, the filters of the tables would be
-		// read from the disk again for each group of transactions.
+		// Pebble takes the memory of the memtables from the size of the cache. Without this addition, the filters
+		// of the tables would be read from the disk again for each group of transactions.
 		CacheSize:                   o.CacheBytes + 2*int64(o.MemTableBytes),
 		MemTableSize:                uint64(o.MemTableBytes),
 		MemTableStopWritesThreshold: 4,
 		MaxOpenFiles:                256,
-		// A merge of level 0 rewrites most of the next level, because names are generated and log records are below all
-		// versions. So six layers of new tables are merged at a time (Pebble counts each layer twice). A read checks the
-		// filter of each layer.
+		// A merge of level 0 rewrites most of the next level, because new keys are spread over the whole range:
+		// names are generated, and log records sort before all versions. So six layers of new tables are merged at
+		// a time (Pebble counts each layer twice). A read checks the filter of each layer.
 		L0CompactionThreshold: 12,
 		// Merges may have to wait for disk space, and Pebble would block writes for that time. mergeScheduler.waitForMerges blocks
 		// writes only while merges can proceed.
 		L0StopWritesThreshold: 1 << 20,
 		LBaseMaxBytes:         256 << 20,
-		FlushSplitBytes:       32 << 20, // more than a memtable: narrower tables would be merged in smaller portions
+		FlushSplitBytes:       32 << 20, // larger than a memtable: narrower tables would merge in smaller parts
 		DisableWAL:            o.unlogged,
 		Logger:                logger,
 
 		BlockPropertyCollectors: []func() pebble.BlockPropertyCollector{collectRevisions},
 	}
-	// Reads start no merges: those of the past are few, and the disk is not written because somebody reads.
+	// Reads start no merges: reads of the past are rare, and reads should not cause writes to the disk.
 	p.Experimental.ReadSamplingMultiplier = -1
 	// The tables of each level are twice as large as those of the level above: 8 or 16 MiB for most of the data. Each open
 	// table takes a place among MaxOpenFiles.
@@ -177,13 +177,14 @@ func (o *Options) pebbleOptions(logger pebble.Logger, lock *pebble.Lock) *pebble
 		p.Levels[i].BlockSize = 8 << 10
 		p.Levels[i].Compression = func() *sstable.CompressionProfile { return sstable.FastestCompression }
 	}
-	// Almost all data is in the last two levels. There versions of a key are in the same blocks, and a large block takes a fifth of the
-	// space of small ones and less processor time to write: of pods of 5.6 KB whose status changes, a version takes 0.3 KB (1.5 KB in
-	// blocks of 8 KiB). A read of one key that is not in a cache takes 14 us instead of 7 us.
+	// Almost all data is in the last two levels. There the versions of a key are in the same blocks. Large blocks
+	// need a fifth of the space of small blocks, and less processor time to write. Example: each version of a pod
+	// of 5.6 KB whose status changes takes 0.3 KB, and 1.5 KB with blocks of 8 KiB. A read of one key that is not
+	// in a cache takes 14 us instead of 7 us.
 	for i := len(p.Levels) - 2; i < len(p.Levels); i++ {
 		p.Levels[i].BlockSize = 64 << 10
 	}
-	// The tables of level 0 are merged soon.
+	// The tables of level 0 are soon merged, so compressing them would be a waste.
 	p.Levels[0].Compression = func() *sstable.CompressionProfile { return sstable.NoCompression }
 	return p
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// TestRevisionFile: what was written is read again, a revision below it is refused, and a file that is cut off counts as none.
+// TestRevisionFile: the written revision is read again, a store at a lower revision is refused, and a truncated
+// file counts as missing.
 func TestRevisionFile(t *testing.T) {
 	o := Options{FS: vfs.NewMem(), Dir: "d"}.withDefaults()
 	if err := o.FS.MkdirAll(o.Dir, 0o700); err != nil {
@@ -50,7 +51,7 @@ func TestRevisionFile(t *testing.T) {
 	}
 }
 
-// TestLifetime: after the end nothing enters, and the end waits for what has entered.
+// TestLifetime: after the end enter fails, and the end waits for all methods that have entered.
 func TestLifetime(t *testing.T) {
 	l := newLifetime()
 	if err := l.enter(t.Context()); err != nil {
@@ -65,7 +66,7 @@ func TestLifetime(t *testing.T) {
 	if err := l.enter(cancelled); !errors.Is(err, context.Canceled) {
 		t.Errorf("enter with a context that has ended: %v", err)
 	}
-	l.mu.Lock() // a cancelled enter holds nothing
+	l.mu.Lock() // possible only if the cancelled enter has not locked mu
 	l.closed = true
 	l.mu.Unlock()
 	if err := l.enter(t.Context()); !errors.Is(err, storage.ErrClosed) {

@@ -42,8 +42,8 @@ func (s *Store) RangeAt(
 	return s.reads.getRange(ctx, r, func() int64 { return s.Floor(scope) })
 }
 
-// Versions implements storage.History. A version without an operation in the log has no time; the oldest one that is
-// returned may be such a version.
+// Versions implements storage.History. If the log has no operation for a version, the version has no time. This
+// can only be the oldest version that is returned.
 func (s *Store) Versions(
 	ctx context.Context, r storage.VersionsRequest,
 ) (list []storage.Change, more bool, err error) {
@@ -87,7 +87,7 @@ func (s *Store) Versions(
 	return list, false, it.Error()
 }
 
-// readOperation sets what the log says about a change: when and by whom it was made, and the version before.
+// readOperation sets the fields of a change that are in the log: the time, the author, and the previous version.
 func readOperation(it *pebble.Iterator, c *storage.Change) error {
 	want := logKey(c.Entry.ModRevision)
 	if !it.SeekGE(want) || !bytes.Equal(it.Key(), want) {

@@ -9,7 +9,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// Limits of one group of requests that the builder takes from the queue.
+// These constants limit one group of requests that the builder takes from the queue.
 const (
 	groupRequests = 1024
 	groupBytes    = 4 << 20
@@ -65,7 +65,8 @@ type group struct {
 
 // batch is a set of writes to the database, which become durable together.
 type batch interface {
-	// apply writes the batch to the log, in the order of calls, and does not wait for the sync.
+	// apply writes the batch to the log and does not wait for the sync. Batches are in the log in the order of the
+	// calls.
 	apply() error
 	// wait waits until the batch is durable. It returns an error if that failed.
 	wait() error
@@ -73,8 +74,8 @@ type batch interface {
 
 // pipelineEnv contains the functions of the store that a pipeline calls.
 type pipelineEnv struct {
-	// plan returns a group for requests. It answers a request at once if the answer depends on durable state only. The
-	// builder goroutine calls it.
+	// plan returns a group for requests. If an answer depends only on durable state, it sends the answer at once.
+	// The builder goroutine calls it.
 	plan func([]*request) *group
 	// publish makes the changes of a durable group visible to readers and watchers. The syncer goroutine calls it.
 	publish func(*group)
@@ -97,7 +98,7 @@ type pipeline struct {
 	syncing chan *group   // from builder to syncer; unbuffered, so that at most two groups are in flight
 	ended   chan struct{} // closed when both goroutines have ended
 
-	failure atomic.Pointer[error] // the first failure, wrapped in ErrFailed
+	failure atomic.Pointer[error] // the first failure as an ErrFailed
 }
 
 // newPipeline starts the two goroutines of a pipeline. The caller must call close.
@@ -113,8 +114,8 @@ func newPipeline(env pipelineEnv) *pipeline {
 	return p
 }
 
-// submit adds requests to the queue. It returns ErrClosed after close and ErrFailed after a failure; the requests are
-// then not answered.
+// submit adds requests to the queue. It returns ErrClosed after close and ErrFailed after a failure. In both cases
+// the requests get no answer.
 func (p *pipeline) submit(requests ...*request) error {
 	p.mu.Lock()
 	if p.closed {
@@ -157,8 +158,8 @@ func (p *pipeline) fail(err error) error {
 	return *p.failure.Load()
 }
 
-// take waits for requests and returns the next group in the memory of into. It returns nil when the pipeline is closed
-// and the queue is empty.
+// take waits for requests and returns the next group of them. It reuses the memory of into. It returns nil when
+// the pipeline is closed and the queue is empty.
 func (p *pipeline) take(into []*request) []*request {
 	into = into[:0]
 	for {

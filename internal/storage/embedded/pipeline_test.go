@@ -7,7 +7,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// fakeBatch is a batch that becomes durable when the test says so.
+// fakeBatch is a batch that becomes durable when the test sends the result of its sync.
 type fakeBatch struct {
 	applied chan struct{}
 	durable chan error
@@ -16,8 +16,8 @@ type fakeBatch struct {
 func (b *fakeBatch) apply() error { close(b.applied); return nil }
 func (b *fakeBatch) wait() error  { return <-b.durable }
 
-// fakePipeline returns a pipeline that makes one group of all waiting requests. A transaction without operations makes
-// no batch.
+// fakePipeline returns a pipeline that puts all waiting requests into one group. A transaction without operations
+// needs no batch.
 func fakePipeline(batches chan *fakeBatch, published chan int64) *pipeline {
 	last := int64(0)
 	return newPipeline(pipelineEnv{
@@ -97,10 +97,10 @@ func TestPipelineFails(t *testing.T) {
 	b1 := receive(t, "a batch", batches)
 	two := submit(t, p, 1)
 	b2 := receive(t, "a batch", batches)
-	three := submit(t, p, 0) // its answer depends on the others
+	three := submit(t, p, 0) // its answer depends on the other transactions
 	b1.durable <- errors.New("lost")
 	receive(t, "the first transaction is answered", one.done)
-	b2.durable <- nil // this batch was synced, but an earlier one was not
+	b2.durable <- nil // the sync of this batch succeeded, but an earlier one failed
 	receive(t, "the second transaction is answered", two.done)
 	receive(t, "the third transaction is answered", three.done)
 	for _, r := range []*request{one, two, three} {

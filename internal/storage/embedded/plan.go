@@ -27,7 +27,7 @@ type planner struct {
 
 	recent *recentVersions
 
-	// Memory that is used again for each transaction.
+	// changes and logged are reused for each transaction.
 	changes []change
 	logged  []byte
 }
@@ -43,7 +43,7 @@ type groupBuilder struct {
 	group   *group
 	view    versionReader // nil before the first version is read from the database
 	batch   *pebble.Batch
-	durable int64 // durable revision before the first version was read
+	durable int64 // durable revision, read before the first version
 	nowMS   int64
 	wallMS  int64
 }
@@ -91,7 +91,7 @@ func (p *planner) planTxn(w *groupBuilder, r *request) {
 		rec.events[i] = p.writeChange(w, &changes[i])
 	}
 	p.writeLog(w, changes, r.txn.By)
-	clear(changes) // it is used again, and values of this transaction must not be kept until then
+	clear(changes) // release the values: the slice is reused later
 	w.group.records = append(w.group.records, rec)
 	w.group.answers = append(w.group.answers, answer{request: r, revision: p.lastRevision})
 }
@@ -101,7 +101,8 @@ func (p *planner) planTxn(w *groupBuilder, r *request) {
 func (p *planner) answerUnchanged(w *groupBuilder, r *request, newestRead int64, err error) {
 	revision := p.lastRevision
 	if newestRead <= w.durable {
-		// The newest versions of these keys are durable, so the answer is also right at the durable revision.
+		// The newest versions of the keys in the transaction are durable, so the answer is also right at the
+		// durable revision.
 		revision = w.durable
 	}
 	if conflict, ok := err.(*storage.ConflictError); ok {
@@ -117,8 +118,9 @@ func (p *planner) answerUnchanged(w *groupBuilder, r *request, newestRead int64,
 	w.group.answers = append(w.group.answers, answer{request: r, revision: revision, err: err})
 }
 
-// lookup returns the newest version of key, including the changes of the group that is being planned. A key that does
-// not exist has a version that is a tombstone, at revision 0 if it was never written. The value stays valid.
+// lookup returns the newest version of key, including the changes of the group that is being planned. If the key
+// does not exist, the result is a tombstone, with revision 0 if the key was never written. The value in the result
+// stays valid.
 func (p *planner) lookup(w *groupBuilder, key string) (version, error) {
 	if v, ok := p.recent.get(key); ok {
 		return v, nil
@@ -167,17 +169,17 @@ func (p *planner) checkConditions(w *groupBuilder, conditions []storage.Conditio
 	return newestRead, nil
 }
 
-// change is an operation that changes something.
+// change is an operation that has an effect.
 type change struct {
 	op           *storage.Op
-	prev         storage.Entry // the entry before; ModRevision 0 if the key did not exist
-	prevSize     int           // encoded size of the version before
-	prevDeadline int64         // deadline of the version before
+	prev         storage.Entry // the previous entry; ModRevision 0 if the key did not exist
+	prevSize     int           // encoded size of the previous version
+	prevDeadline int64         // deadline of the previous version
 }
 
-// effectiveChanges returns the operations that change something: all but deletions of keys that do not exist. They are
-// valid until the next call.
-// newestRead is the highest revision of the versions of those other keys.
+// effectiveChanges returns the operations that have an effect: all except deletions of keys that do not exist. The
+// result is valid until the next call. newestRead is the highest revision among the newest versions of the keys of
+// those deletions.
 func (p *planner) effectiveChanges(w *groupBuilder, ops []storage.Op) (out []change, newestRead int64, err error) {
 	out = p.changes[:0]
 	for i := range ops {
@@ -206,7 +208,7 @@ func (v *version) entry(key string) storage.Entry {
 	return e
 }
 
-// entryShared returns v as an Entry with the same value.
+// entryShared returns v as an Entry that shares the value with v.
 func (v *version) entryShared(key string) storage.Entry {
 	return storage.Entry{Key: key, Value: v.value, ModRevision: v.revision, CreateRevision: v.create}
 }
@@ -247,8 +249,9 @@ func (p *planner) writeChange(w *groupBuilder, c *change) storage.Event {
 	return event
 }
 
-// expiryDeadline returns when a key expires that is put at nowMS with a time to live of ttl seconds, in milliseconds; 0
-// if it does not expire. The result is rounded up to a whole second, so that no key expires too early.
+// expiryDeadline returns the time, in milliseconds, at which a key expires that is put at nowMS with a time to
+// live of ttl seconds. It returns 0 if the key does not expire. The result is rounded up to a whole second, so
+// that no key expires too early.
 func expiryDeadline(nowMS, ttl int64) int64 {
 	if ttl <= 0 {
 		return 0

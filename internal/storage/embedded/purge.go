@@ -8,15 +8,18 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 )
 
-// Purge removes everything from the files of the store in o.Dir but the newest versions: what was overwritten or deleted, the log of
-// changes, and the damaged tables that Repair has kept. No process may use the directory. Reads of the past and watches begin at the
-// revision of the purge afterwards. It may be called again if it was interrupted.
+// Purge keeps only the newest versions in the files of the store in o.Dir. It removes overwritten and deleted
+// versions, the log of changes, and the damaged tables that Repair has kept. No process may use the directory.
+// Afterwards reads of the past and watches begin at the revision of the purge. If Purge was interrupted, it may be
+// called again.
 //
-// Removed history stays in tables until they are merged, and in files of the log until these are removed or written over. So Purge
+// Removed history stays in tables until they are merged, and in log files until they are removed or overwritten.
+// So Purge
 //
 //  1. opens the store without a retention, and compacts all of its history;
-//  2. opens the database again, which moves what is in the files of the log to tables and removes the files. The new ones stay empty, because
-//     nothing is written any more: a file of the log that is used again may end with records of before;
+//  2. opens the database again, which moves the contents of log files to tables and removes the files. New log
+//     files stay empty, because nothing is written any more (a log file that is reused could end with old
+//     records);
 //  3. merges all tables.
 func Purge(ctx context.Context, o Options) (revision int64, err error) {
 	o.HistoryWindow, o.Retention.Rules = -1, nil

@@ -12,10 +12,11 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// TestPurge: what was overwritten or deleted is in no file afterwards, neither in tables nor in the log, whether it was still in memory when
-// the store was closed or in tables of several levels. What is there stays.
+// TestPurge: afterwards no file contains overwritten or deleted values, neither a table nor a log file. It makes
+// no difference whether they were still in memory when the store was closed, or in tables of several levels.
+// Present values stay.
 func TestPurge(t *testing.T) {
-	for _, more := range []int{0, 200} { // values of 100 KB in between, so that tables are written
+	for _, more := range []int{0, 200} { // number of values of 100 KB in between, which cause tables to be written
 		t.Run(fmt.Sprint(more, " more"), func(t *testing.T) {
 			dir := t.TempDir()
 			o := Options{Dir: dir, Retention: storage.Retention{Rules: []storage.RetentionRule{{Keep: time.Hour}}}}

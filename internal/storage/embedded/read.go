@@ -14,8 +14,8 @@ import (
 
 var errNegativeRevision = errors.New("embedded: negative revision")
 
-// reads reads versions and changes at a revision, for all methods of a store that do so. Each method holds the lifetime of
-// the store while it uses the database.
+// reads implements the reads at a revision, of versions and of changes, for all methods of a store. Each method
+// has entered the lifetime of the store while it uses the database.
 type reads struct {
 	db        *database
 	hub       *hub // has the durable revision
@@ -117,7 +117,7 @@ func (r *reads) getRange(
 	return result, nil
 }
 
-// batchFromLog reads the batch that begins at revision from from the log. It is for watchers that are too far behind
+// batchFromLog reads a batch from the log, beginning at revision from. It is for watchers that are too far behind
 // for the ring. It fails with *storage.CompactedError if that part of the log was compacted.
 func (r *reads) batchFromLog(ctx context.Context, prefix string, from int64) (storage.Batch, error) {
 	if err := r.lifetime.enter(ctx); err != nil {
@@ -130,7 +130,8 @@ func (r *reads) batchFromLog(ctx context.Context, prefix string, from int64) (st
 		return storage.Batch{}, err
 	}
 	defer it.Close()
-	// This check follows the opening of the iterator: a later compaction does not change what the iterator reads.
+	// This check must follow the opening of the iterator: a compaction after it does not change the contents of
+	// the iterator.
 	if compacted := r.compacted.Load(); from <= compacted {
 		return storage.Batch{}, &storage.CompactedError{Revision: from, Compacted: compacted}
 	}
@@ -143,7 +144,7 @@ func (r *reads) batchFromLog(ctx context.Context, prefix string, from int64) (st
 	size := 0
 	for i, c := range changes {
 		if size >= batchBytes && c.revision > changes[i-1].revision {
-			b.Revision = changes[i-1].revision // the other changes are for the next batch
+			b.Revision = changes[i-1].revision // the next batch begins with the other changes
 			break
 		}
 		event, err := h.event(c)
@@ -205,7 +206,7 @@ func (s *Store) Range(ctx context.Context, r storage.RangeRequest) (storage.Rang
 	return s.reads.getRange(ctx, r, s.compactor.compacted.Load)
 }
 
-// scan adds the version at result.Revision of each key in the range of it to the result.
+// scan adds the version at result.Revision of each key in the range of the iterator to the result.
 func scan(ctx context.Context, it *pebble.Iterator, r storage.RangeRequest, result *storage.RangeResult) error {
 	var seek []byte
 	steps, size := 0, 0
@@ -236,8 +237,8 @@ func scan(ctx context.Context, it *pebble.Iterator, r storage.RangeRequest, resu
 	return it.Error()
 }
 
-// addToResult adds the version at the position of the iterator to the result, or only counts it, as r demands and if
-// the result is full. It returns the size of the value that it has added.
+// addToResult adds the version at the position of the iterator to the result. If the request only counts, or if
+// the result is full, it only counts the version. It returns the size of the value that it has added.
 func addToResult(
 	it *pebble.Iterator, key []byte, revision int64, r storage.RangeRequest, full bool, result *storage.RangeResult,
 ) (int, error) {

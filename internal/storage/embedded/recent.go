@@ -1,15 +1,15 @@
 package embedded
 
-// recentVersions are the newest versions of the keys that were written or read last, so that the planner reads only the
-// others from the database. They include the versions of the group that is being planned, which the database does not
-// have yet. They are never older than the database: only the planner writes versions, and it puts each one here. After a
-// write has failed, the pipeline plans nothing more.
+// recentVersions are the newest versions of the keys that were written or read last, so that the planner need not
+// read these from the database. They include the versions of the group that is being planned, which the database
+// does not have yet. They are never older than the database: only the planner writes versions, and it puts each
+// one here. After a write has failed, the pipeline plans nothing more.
 //
 // The versions are in a queue, in the order in which they were put. Example with a limit for two of them:
 //
 //	put(a, 5), put(b, 6)   queue a5 b6
 //	put(a, 7)              queue a5 b6 a7; a5 is not the newest any more
-//	trim()                 queue b6 a7: of a5 only the place in the queue was left
+//	trim()                 queue b6 a7: a5 is removed from the queue
 type recentVersions struct {
 	newest map[string]version
 	queue  []recentVersion // the array may have dropped elements before the slice
@@ -24,12 +24,12 @@ type recentVersion struct {
 	bytes    int
 }
 
-// newRecentVersions returns an empty memory of limit bytes.
+// newRecentVersions returns empty recentVersions with a limit in bytes.
 func newRecentVersions(limit int) *recentVersions {
 	return &recentVersions{newest: make(map[string]version), limit: limit}
 }
 
-// get returns the newest version of key, if it is here.
+// get returns the newest version of key, and false if it is not among the recent versions.
 func (r *recentVersions) get(key string) (version, bool) {
 	v, ok := r.newest[key]
 	return v, ok

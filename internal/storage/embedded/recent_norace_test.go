@@ -11,8 +11,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// TestPlanAllocations checks that the planning of a transaction allocates its record and the events of it, and little
-// more for the group. With the race detector pools drop what is put into them, and Pebble checks itself.
+// TestPlanAllocations checks that planning a transaction only allocates its record and its events, and a little
+// more for the group. It does not run with the race detector, with which pools drop their contents and Pebble
+// checks itself.
 func TestPlanAllocations(t *testing.T) {
 	a := &appliedVersions{newestOf: map[string]version{}}
 	p := testPlanner(t, a, 1<<20)
@@ -27,7 +28,8 @@ func TestPlanAllocations(t *testing.T) {
 		}
 	}
 	plan()
-	// All goroutines of the process count, also those that stores of other tests have left; they add, so the least of several is right.
+	// The count includes all goroutines of the process, also those of stores that other tests have left. They can
+	// only increase it, so the minimum of several runs is right.
 	n := testing.AllocsPerRun(100, plan)
 	for range 5 {
 		n = min(n, testing.AllocsPerRun(20, plan))

@@ -12,7 +12,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// TestRecentVersions compares the memory with a map of all newest versions.
+// TestRecentVersions compares recentVersions with a map of all newest versions.
 func TestRecentVersions(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -47,7 +47,7 @@ func TestRecentVersions(t *testing.T) {
 	}
 }
 
-// appliedVersions is a database for a planner: the newest versions of the groups that were applied.
+// appliedVersions is the database of a planner in a test: the newest versions of the applied groups.
 type appliedVersions struct {
 	newestOf map[string]version
 	opened   int // number of readers
@@ -115,8 +115,8 @@ func planGroup(t *testing.T, p *planner, a *appliedVersions, txns []storage.Txn)
 	return answers
 }
 
-// TestPlannerRecent plans random groups with little memory for recent versions and compares each answer and each event
-// with a map of the newest revisions.
+// TestPlannerRecent plans random groups with little memory for recent versions. It compares each answer and each
+// event with a map of the newest revisions.
 func TestPlannerRecent(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

@@ -15,9 +15,9 @@ import (
 // are mostly garbage.
 //
 // The work is proportional to the garbage: a span is merged only if its size is at most reclaimMaxRatio times its
-// garbage (reclaimMaxRatioLow times while space is low), and then its garbage is no longer counted. So for each byte of
-// garbage at most reclaimMaxRatio bytes are read and written, whatever the size of the database. Before that the
-// properties of all tables are read.
+// garbage (reclaimMaxRatioLow times while space is low), and after the merge its garbage is no longer counted. So
+// for each byte of garbage at most reclaimMaxRatio bytes are read and written, however large the database is. In
+// addition, the properties of all tables are read first.
 type reclaimer struct {
 	db      *database
 	merges  *mergeScheduler
@@ -33,16 +33,16 @@ type reclaimer struct {
 }
 
 const (
-	// reclaimMinBytes is the least garbage for which the reclaimer looks for spans to merge; reclaimMinBytesLow while
-	// space is low.
+	// reclaimMinBytes is the smallest amount of garbage for which the reclaimer searches for spans to merge. While
+	// space is low, it is reclaimMinBytesLow.
 	reclaimMinBytes    = 16 << 20
 	reclaimMinBytesLow = 1 << 20
 
 	reclaimMaxRatio    = 3
 	reclaimMaxRatioLow = 16
 
-	// reclaimStepBytes is the largest size of neighbouring spans that are merged together. (One larger span is merged
-	// alone.) The result of a merge must fit into the free space, and Close waits for the merge.
+	// reclaimStepBytes is the largest size of neighbouring spans that are merged together. (A larger span is
+	// merged by itself.) The result of a merge must fit into the free space, and Close waits for the merge.
 	reclaimStepBytes = 32 << 20
 
 	// reclaimMergeCost is added to the size of each merge, because tables that extend beyond the span are rewritten too.
@@ -56,7 +56,7 @@ func (r *reclaimer) add(deleted *garbage) {
 	r.garbage.addAll(deleted)
 }
 
-// pending returns how much garbage is recorded.
+// pending returns the recorded number of bytes of garbage.
 func (r *reclaimer) pending() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -92,9 +92,9 @@ const (
 	reclaimMaxPause = 10 * time.Second
 )
 
-// run calls once, which merges what is worthwhile, whenever there may be enough garbage, until ctx ends. After an error run
-// calls once again although nothing else asks for it: if nothing is written any
-// more, nothing else would.
+// run calls once whenever there may be enough garbage, until ctx ends. once merges the spans that are worthwhile.
+// After an error run calls once again without a new request, because there would be no request if nothing more is
+// written.
 func (r *reclaimer) run(ctx context.Context, once func(context.Context) (merged bool, err error)) {
 	for rest := reclaimPause; ; {
 		select {
@@ -118,8 +118,9 @@ func (r *reclaimer) run(ctx context.Context, once func(context.Context) (merged 
 	}
 }
 
-// once merges the spans that are worthwhile and reports whether there was one. The garbage of the other spans, and of
-// those whose merge failed, is recorded again. It logs the error that it returns, unless that is of ctx or of waiting.
+// once merges the spans that are worthwhile and reports whether there was one. The garbage of the other spans, and
+// of those whose merge failed, is recorded again. It logs the error that it returns, unless ctx has ended or the
+// merge has waited too long.
 func (r *reclaimer) once(ctx context.Context) (merged bool, err error) {
 	defer func() {
 		if err != nil && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
@@ -130,7 +131,8 @@ func (r *reclaimer) once(ctx context.Context) (merged bool, err error) {
 	if r.timedOut {
 		r.coverGarbage()
 	}
-	// All garbage of g has to be in tables when it is measured there. What is added meanwhile is for the next time.
+	// All garbage in g must be in tables when it is measured there. Garbage that is added meanwhile is handled by
+	// the next call.
 	g := r.take()
 	left, err := int64(0), r.db.flushMemTables(ctx)
 	if err == nil {
@@ -160,10 +162,10 @@ func (r *reclaimer) once(ctx context.Context) (merged bool, err error) {
 	return merged, err
 }
 
-// coverGarbage deletes versions that do not exist, at both ends of each span of garbage. The reason is that Pebble runs
-// merges of its own choice before those that the reclaimer asks for. It may choose tables of values without the newer
-// tables that delete these values, and if there is no space for the result, it chooses the same tables again. A new
-// table of deletions that covers the span makes Pebble choose all tables below it.
+// coverGarbage deletes versions that do not exist, at both ends of each span of garbage. Pebble runs merges of its
+// own choice before the requested ones. It may choose tables of values without the newer tables that delete these
+// values. If there is no space for the result, it chooses the same tables again. A new table of deletions that
+// covers the span makes Pebble choose all tables below it.
 func (r *reclaimer) coverGarbage() {
 	if !r.db.mayWrite() {
 		return
@@ -179,7 +181,8 @@ func (r *reclaimer) coverGarbage() {
 	_ = r.db.applyUnsynced(b) // a failure stops the store and is logged there
 }
 
-// reclaimMergeTimeout limits how long a merge may wait for other merges and for space. It is tried again after that.
+// reclaimMergeTimeout limits how long a merge may wait for other merges and for space. After that, the merge is
+// tried again later.
 const reclaimMergeTimeout = 5 * time.Second
 
 // mergeSpan merges the tables that contain versions of the keys of a span.
@@ -189,10 +192,11 @@ func (r *reclaimer) mergeSpan(ctx context.Context, span garbageSpan) error {
 	return r.db.Compact(ctx, versionBound(span.first, false), versionBound(span.last, true), false)
 }
 
-// garbageInTables returns how many bytes of garbage are in the tables. This may be less than what was deleted, because
-// Pebble also merges by itself. A table knows the total size of the versions that its deletions delete; a deletion that
-// has met its version in a merge no longer counts. The deletions of versions of unknown size, which old databases have,
-// are not counted. Versions are compressed in the tables, so their size is multiplied with the ratio of all tables.
+// garbageInTables returns how many bytes of garbage are in the tables. This may be less than the recorded garbage,
+// because Pebble also merges by itself. A table knows the total size of the versions that its deletions delete; a
+// deletion that a merge has applied to its version no longer counts. Deletions without a size, which exist in old
+// databases, are not counted. Versions are compressed in the tables, so their size is multiplied by the
+// compression ratio of all tables.
 func (r *reclaimer) garbageInTables() (int64, error) {
 	deleted, raw, compressed, err := r.db.tableBytes(0)
 	if err != nil {
@@ -204,8 +208,8 @@ func (r *reclaimer) garbageInTables() (int64, error) {
 	return int64(deleted * compressed / raw), nil
 }
 
-// plan returns in steps the spans that are worth merging, those with the fewest live bytes first, and in rest the other spans.
-// low is true while space is low.
+// plan returns the spans that are worth merging in steps, ordered by their live bytes, the fewest first. It
+// returns the other spans in rest. low is true while space is low.
 func (r *reclaimer) plan(g *garbage, low bool) (steps []garbageSpan, rest garbage, err error) {
 	ratio := int64(reclaimMaxRatio)
 	if low {
@@ -224,8 +228,8 @@ func (r *reclaimer) plan(g *garbage, low bool) (steps []garbageSpan, rest garbag
 			rest.add(span.first, span.last, span.bytes)
 			continue
 		}
-		// The span joins the last step if that is not too large and each of the two is worthwhile together with the
-		// live versions between them.
+		// The span is joined with the last step if the result is not too large, and if each of the two is worth
+		// merging even together with the live versions between them.
 		n := len(steps) - 1
 		if n >= 0 && sizes[n]+gap+size <= reclaimStepBytes &&
 			steps[n].bytes*ratio >= sizes[n]+gap && span.bytes*ratio >= gap+size {
@@ -261,7 +265,7 @@ func (r *reclaimer) sizeOfSpan(span garbageSpan, steps []garbageSpan) (size, gap
 	return int64(own), int64(between), err
 }
 
-// versionBound returns the first key that a version of key can have, or the last one if last is true.
+// versionBound returns the lowest version key of key or, if last is true, the highest one.
 func versionBound(key string, last bool) []byte {
 	if last {
 		return appendVersionKey(nil, key, 0)

@@ -19,8 +19,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// storeToDamage returns the directory of a store with keys values of size bytes, in one table, and the values. Each key has an older
-// version if history is kept.
+// storeToDamage returns the directory and the values of a store with a number of keys. All are in one table, and
+// each value has size bytes. If history is kept, each key also has an older version.
 func storeToDamage(t *testing.T, keys, size int) (dir string, values map[string]string) {
 	t.Helper()
 	dir, values = t.TempDir(), map[string]string{}
@@ -48,7 +48,8 @@ func storeToDamage(t *testing.T, keys, size int) (dir string, values map[string]
 	return dir, values
 }
 
-// damages are what may happen to a table. Each returns the content that is left, nil if the file is gone.
+// damages are the ways in which a table may be damaged. Each function returns the remaining content, nil if the
+// file is gone.
 var damages = map[string]func(t *testing.T, content []byte) []byte{
 	"64 bytes in a value": func(_ *testing.T, b []byte) []byte { return invert(b, len(b)/3, 64) },
 	"one bit":             func(_ *testing.T, b []byte) []byte { b[len(b)/2] ^= 4; return b },
@@ -99,8 +100,8 @@ func layoutOf(t *testing.T, content []byte) *sstable.Layout {
 	return layout
 }
 
-// TestRepair damages the only table of a store. Before a repair all reads fail or are right; after it, every key is there, with its value
-// or as a lost one that Repair has named, and nothing else is wrong with the store.
+// TestRepair damages the only table of a store. Before a repair, each read fails or is right. After it, every key
+// exists, either with its value or as a lost key that Repair has named, and the store has no other defect.
 func TestRepair(t *testing.T) {
 	for _, size := range []int{1 << 10, 200 << 10, 2 << 20}[:effort.Rounds(3, 2)] {
 		keys := max(4, min(300, 3<<20/size))
@@ -160,7 +161,8 @@ func damageTable(t *testing.T, dir string, damage func(*testing.T, []byte) []byt
 	}
 }
 
-// readDamaged reads all keys of a damaged store: each is right or fails with a *storage.DamagedError of one line.
+// readDamaged reads all keys of a damaged store. Each read must return the right value or fail with a
+// *storage.DamagedError of one line.
 func readDamaged(t *testing.T, dir string, values map[string]string) {
 	t.Helper()
 	s, err := Open(testOptions(Options{Dir: dir, HistoryWindow: -1}))
@@ -229,7 +231,8 @@ func checkRepaired(t *testing.T, dir string, values map[string]string, lost []st
 	}
 }
 
-// TestInterruptedRepair: a repair that ends after it has replaced the tables, and is repeated, knows what was in them.
+// TestInterruptedRepair: a repair ends after it has replaced the tables, and is repeated. The second repair still
+// knows the gaps of the damaged tables.
 func TestInterruptedRepair(t *testing.T) {
 	dir, values := storeToDamage(t, 20, 1000)
 	damageTable(t, dir, damages["everything"])
@@ -251,7 +254,8 @@ func TestInterruptedRepair(t *testing.T) {
 	checkRepaired(t, dir, values, []string{done.Lost[0].Key})
 }
 
-// TestMergesOverDamage: a store whose merge meets damage serves reads and writes of all else.
+// TestMergesOverDamage: after a merge has read damaged data, the store still serves reads and writes of all other
+// data.
 func TestMergesOverDamage(t *testing.T) {
 	dir, values := storeToDamage(t, 60, 20<<10)
 	damageTable(t, dir, damages["64 bytes in a value"])
@@ -261,7 +265,7 @@ func TestMergesOverDamage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	for i := range 2 { // so that the merge has something to do
+	for i := range 2 { // twice, so that there is something to merge
 		mustCommit(t, s, storage.Put(fmt.Sprintf("/registry/configmaps/default/%04d", 59*i), []byte("x")))
 	}
 	if err := s.db.Compact(t.Context(), []byte{0}, []byte{0xff}, false); err == nil {
@@ -289,7 +293,8 @@ func TestMergesOverDamage(t *testing.T) {
 	}
 }
 
-// TestRepairKeepsLivesApart loses the versions of an object whose name an earlier object had: that one is no older version of it.
+// TestRepairKeepsLivesApart loses the versions of an object. An earlier object had the same name; its versions
+// must not count as older versions of this object.
 func TestRepairKeepsLivesApart(t *testing.T) {
 	s := mustOpen(t, Options{Dir: "d", FS: vfs.NewMem(), HistoryWindow: time.Hour})
 	defer s.Close()
@@ -317,7 +322,7 @@ func TestRepairKeepsLivesApart(t *testing.T) {
 	}
 }
 
-// TestFillTable: a table that was made larger is read as before.
+// TestFillTable: a table reads the same after it was made larger.
 func TestFillTable(t *testing.T) {
 	dir, values := storeToDamage(t, 50, 1000)
 	tables, err := filepath.Glob(filepath.Join(dir, "*.sst"))

@@ -19,16 +19,16 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// pastStore is a store whose past was compacted, with what was written to it.
+// pastStore is a store with a compacted past, and the values that were written to it.
 type pastStore struct {
 	dir     string
 	options Options
 	live    map[string]string   // the values of the keys that exist
-	before  map[string][]string // by key, the values that it had before
+	before  map[string][]string // earlier values, by key
 }
 
-// newPastStore writes random objects into several levels of tables, and compacts most of their past. Tables of upper levels have the
-// deletions of what is in lower ones.
+// newPastStore writes random objects into several levels of tables, and compacts most of their past. Tables of
+// upper levels contain deletions of records in lower levels.
 func newPastStore(t *testing.T, rng *rand.Rand) *pastStore {
 	t.Helper()
 	clocks := newTwoClocks()
@@ -85,7 +85,8 @@ func newPastStore(t *testing.T, rng *rand.Rand) *pastStore {
 	return p
 }
 
-// damageRandomly damages a random table, the newer the likelier, and says what it did. records is false if no record was damaged.
+// damageRandomly damages a random table, newer tables with a higher probability. what describes the damage.
+// records is false if no record was damaged.
 func (p *pastStore) damageRandomly(t *testing.T, rng *rand.Rand) (what string, records bool) {
 	t.Helper()
 	tables, err := filepath.Glob(filepath.Join(p.dir, "*.sst"))
@@ -132,8 +133,8 @@ func (p *pastStore) damageRandomly(t *testing.T, rng *rand.Rand) (what string, r
 	return filepath.Base(name) + ": " + what, records
 }
 
-// TestRepairOfCompactedPast damages a table of a store whose past was compacted. After a repair every key has its value or is named as
-// lost, no deleted object is back, and neither a check nor a second repair finds anything.
+// TestRepairOfCompactedPast damages a table of a store whose past was compacted. After a repair, every key has its
+// value or is named as lost, and no deleted object exists again. Verify and a second repair find no defect.
 func TestRepairOfCompactedPast(t *testing.T) {
 	for range effort.Rounds(60, 10) {
 		seed := rand.Uint64()
@@ -169,7 +170,7 @@ func TestRepairOfCompactedPast(t *testing.T) {
 	}
 }
 
-// check compares the repaired store with what was written.
+// check compares the repaired store with the written values.
 func (p *pastStore) check(t *testing.T, done *Repaired) {
 	t.Helper()
 	for i, problem := range verifyDir(p.dir) {
@@ -214,8 +215,9 @@ func (p *pastStore) check(t *testing.T, done *Repaired) {
 	}
 }
 
-// TestRepairOfKeptLog loses the log record of a change of the kept past: the past ends there. Without a gap in the log the record may as well
-// have been given up. A deletion whose version is lost is known from the log.
+// TestRepairOfKeptLog: if the log record of a change in the kept past is lost in a gap, the past begins after it.
+// Without a gap in a table, a missing record may simply have been given up. A deletion whose version is lost is
+// restored from the log.
 func TestRepairOfKeptLog(t *testing.T) {
 	for _, gaps := range [][]tableGap{nil, {{gap: gap{logKey(1), logKey(100)}}}} {
 		clocks := newTwoClocks()
@@ -260,7 +262,8 @@ func TestRepairOfKeptLog(t *testing.T) {
 	}
 }
 
-// TestRepairGivesUpAgain puts back the log records that a compaction has removed, as the loss of their deletion does.
+// TestRepairGivesUpAgain restores log records that a compaction has removed, as if their deletions were lost. The
+// repair must remove them again.
 func TestRepairGivesUpAgain(t *testing.T) {
 	o := Options{Dir: "d", FS: vfs.NewMem(), HistoryWindow: -1}
 	s := mustOpen(t, o)

@@ -15,17 +15,17 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// tableGap is a gap of a table.
+// tableGap is a gap and the table that has it.
 type tableGap struct {
 	gap
 	table string
 }
 
-// pendingName is a file in DamagedName with the gaps of tables that were replaced, while the database does not say yet what is lost. A
-// repair that is repeated after an interruption finds undamaged tables.
+// pendingName is a file in DamagedName. It has the gaps of replaced tables until the database records what is
+// lost. Without this file, a repair that is repeated after an interruption would only find undamaged tables.
 const pendingName = "pending.json"
 
-// pendingGap is a gap in that file.
+// pendingGap is a gap in the file pendingName.
 type pendingGap struct {
 	Table         string
 	After, Before []byte
@@ -47,7 +47,7 @@ func readPending(o *Options) (gaps []tableGap, err error) {
 	return gaps, err
 }
 
-// writePending writes the gaps before a table with them is replaced.
+// writePending writes the gaps found so far. It is called before a table is replaced.
 func writePending(o *Options, gaps []tableGap) error {
 	var list []pendingGap
 	for _, g := range gaps {
@@ -92,7 +92,7 @@ func replaceTables(ctx context.Context, o *Options, lock *pebble.Lock, done *Rep
 	if err != nil {
 		return nil, err
 	}
-	for name := range sizes { // those that are missing
+	for name := range sizes { // the missing tables
 		if !slices.Contains(names, name) {
 			names = append(names, name)
 		}
@@ -126,8 +126,9 @@ func replaceTables(ctx context.Context, o *Options, lock *pebble.Lock, done *Rep
 	return gaps, syncFolder(o.FS, o.Dir)
 }
 
-// examineTable returns what can be read of a table, and the size that the database knows; nil if the table is not damaged. size is that
-// size if the file has another one, or is missing, else 0.
+// examineTable returns the readable parts of a table, or nil if the table is not damaged, and the size that the
+// table has according to the database. The parameter size is that size if the file is missing or has another size,
+// and otherwise 0.
 func examineTable(o *Options, options *pebble.Options, name string, size int64) (*rescue, int64, error) {
 	file := o.FS.PathJoin(o.Dir, name)
 	content, err := readFile(o.FS, file)
@@ -144,7 +145,8 @@ func examineTable(o *Options, options *pebble.Options, name string, size int64) 
 	return &found, size, nil
 }
 
-// replaceTable replaces a table by what could be read of it, and keeps the file. gaps are all that were found so far.
+// replaceTable replaces a table with the parts that could be read, and keeps the damaged file. gaps are all gaps
+// that were found so far.
 func replaceTable(o *Options, found *rescue, name string, size int64, gaps []tableGap) error {
 	file, aside := o.FS.PathJoin(o.Dir, name), o.FS.PathJoin(o.Dir, DamagedName)
 	const private = 0o700
@@ -158,14 +160,15 @@ func replaceTable(o *Options, found *rescue, name string, size int64, gaps []tab
 	if err := found.write(o.FS, replacement, size); err != nil {
 		return err
 	}
-	// A link, so that there is a file of this name at every moment. One of the same name may be there from a repair before.
+	// A link keeps a file of this name in the store at every moment. An earlier repair may have left a file of the
+	// same name in the folder.
 	if err := vfs.LinkOrCopy(o.FS, file, freeName(o.FS, o.FS.PathJoin(aside, name))); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return o.FS.Rename(replacement, file)
 }
 
-// freeName returns name, or name with the first number after it that is not taken.
+// freeName returns name if it is not taken, and otherwise name with the first free number after it.
 func freeName(fs vfs.FS, name string) string {
 	free := name
 	for i := 2; ; i++ {
@@ -190,8 +193,9 @@ func (probing) Errorf(string, ...any) {}
 // Fatalf panics, because the database cannot continue.
 func (probing) Fatalf(format string, args ...any) { panic(fmt.Errorf(format, args...)) }
 
-// wrongSizes returns the sizes, as the database knows them, of the tables that are missing or have another size. Pebble
-// has no function that reads them: they are in the errors of opening it. A missing table is there, empty, afterwards.
+// wrongSizes returns the tables that are missing or have a wrong size, each with its size according to the
+// database. Pebble has no function that reads the sizes. They are in the errors of opening the database.
+// Afterwards a missing table exists as an empty file.
 func wrongSizes(o *Options, lock *pebble.Lock) (map[string]int64, error) {
 	sizes := map[string]int64{}
 	for { // each round finds the sizes of the tables that the one before has found missing

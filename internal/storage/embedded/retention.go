@@ -10,10 +10,11 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// kept is the state of what is kept beyond the compaction revision (Options.Retention). Nothing is moved or copied: the
-// versions and the operations of the log that name them stay where they are for longer. The log is examined by one pass for
-// each time in the rules, and by one for the keys that are not kept at all. So an operation is examined once by each of
-// them, and what a log record still names is exactly what is kept.
+// kept is the state of what is kept beyond the compaction revision (Options.Retention). Nothing is moved or
+// copied: the versions, and the operations in the log that name them, just stay for longer. One pass over the log
+// for each keeping time in the rules, and one for keys that are not kept at all, removes operations and their
+// versions ("gives them up"). Each pass examines an operation once. The kept versions are exactly those that the
+// log still names.
 //
 // Example: pods are kept for a day, Leases not at all. Revision 7 changes a Lease, revision 8 a pod. When the compaction
 // revision passes them, the pass for 0 deletes the record of revision 7 and the version of the Lease that it replaced. A
@@ -21,29 +22,31 @@ import (
 //
 // It is saved as JSON with each step of a pass.
 type kept struct {
-	// Rules are those of the retention, with one at the end for the keys that have no other.
+	// Rules are the rules of the retention. A last rule is added for the keys that have no other rule.
 	Rules []keptRule
 	// Window is the compaction revision.
 	Window mark
-	// Passed are the revisions up to which log records were examined, by the time for which the keys of a rule are kept, in
-	// milliseconds.
+	// Passed are the revisions up to which the passes have examined the log. The key is the keeping time of the
+	// pass in milliseconds.
 	Passed map[int64]mark
-	// Cut is the revision up to which everything was given up because there was no space. Losses are what was given up by shares.
+	// Cut is the revision up to which all kept history was given up because there was no space. Losses are the
+	// keys and folders whose history was given up by shares.
 	Cut    mark
 	Losses []loss `json:",omitempty"`
-	// Bytes is the size, before compression, of what is kept and was examined by the pass for 0.
+	// Bytes is the size, before compression, of the kept history that the pass for 0 has examined.
 	Bytes int64
 }
 
 // keptRule is a rule of the retention.
 type keptRule struct {
 	storage.Scope
-	KeepMS int64 // 0 if the keys are not kept
-	// Floor is the lowest revision at which the scope can be read because of rules that there were before.
+	KeepMS int64 // how long versions of the keys are kept; 0 if they are not
+	// Floor is the lowest revision at which the scope can be read because of earlier rules. It is 0 if these do
+	// not limit the reads.
 	Floor mark
 }
 
-// mark is a revision with the time at which it was written, in Unix milliseconds; 0 if that is not known.
+// mark is a revision and the time at which it was written, in Unix milliseconds; the time is 0 if it is not known.
 type mark struct{ Revision, MS int64 }
 
 // later returns the mark of the higher revision.
@@ -54,21 +57,22 @@ func (m mark) later(o mark) mark {
 	return m
 }
 
-// pass is a pass over the log records after those that it has examined before.
+// pass is a pass over the log records that it has not examined yet.
 type pass struct {
-	keepMS  int64 // gives up the keys that are kept for this time
-	cut     bool  // gives up all keys, until Kept.Bytes is at most
+	keepMS  int64 // gives up the keys with this keeping time
+	cut     bool  // gives up all keys until Kept.Bytes is at most most
 	most    int64
 	through int64 // the last record
-	before  int64 // records after this time are not examined, in Unix milliseconds; 0 means no limit
-	now     int64 // if there is one: the time now, by the wall clock
-	counts  bool  // counts what is left
-	// victims says who loses versions in a pass by shares (shares.go); nil in other passes. After a crash a pass by shares
-	// starts from the beginning.
+	before  int64 // the pass ends at records after this time, in Unix milliseconds; 0 means no limit
+	now     int64 // present time by the wall clock, if before is set
+	counts  bool  // adds the size of the records that stay to Kept.Bytes
+	// victims has the keys that lose versions in a pass by shares (shares.go); nil in other passes. After a crash,
+	// a pass by shares starts from the beginning.
 	victims *victims
 }
 
-// gives reports whether the pass gives up an operation on a key, which keeps size bytes.
+// gives reports whether the pass gives up an operation on a key. size is the number of bytes that the operation
+// keeps.
 func (p pass) gives(k *kept, key []byte, op logOp, size int64) bool {
 	if p.victims != nil {
 		return p.victims.gives(key, op, size)
@@ -76,7 +80,8 @@ func (p pass) gives(k *kept, key []byte, op logOp, size int64) bool {
 	return p.cut || k.keepMS(key) == p.keepMS
 }
 
-// passes returns the passes of a compaction up to revision, without the one that gives up what is too much.
+// passes returns the passes of a compaction up to revision, without the pass that gives up history because of its
+// size.
 func (c *compactor) passes(revision int64) []pass {
 	k := &c.kept
 	list := []pass{{through: revision, counts: true}}
@@ -88,7 +93,7 @@ func (c *compactor) passes(revision int64) []pass {
 	return list
 }
 
-// times returns the times for which keys are kept, in milliseconds.
+// times returns the keeping times of the rules, in milliseconds, without 0.
 func (k *kept) times() (list []int64) {
 	for _, r := range k.Rules {
 		if r.KeepMS > 0 && !slices.Contains(list, r.KeepMS) {
@@ -100,7 +105,7 @@ func (k *kept) times() (list []int64) {
 
 // keepMS returns for how many milliseconds versions of a key are kept.
 func (k *kept) keepMS(key []byte) int64 {
-	if len(k.Rules) == 1 { // the one for keys without a rule
+	if len(k.Rules) == 1 { // only the rule for keys without another rule
 		return 0
 	}
 	if i := k.ruleOf(string(key)); i >= 0 {
@@ -125,7 +130,7 @@ func (k *kept) passed(p pass) mark {
 	return k.Passed[p.keepMS].later(k.Cut)
 }
 
-// advance records that a pass has examined the log up to revision, and that Bytes has changed.
+// advance records that a pass has examined the log up to the mark to, and adds bytes to Bytes.
 func (k *kept) advance(p pass, to mark, bytes int64) {
 	k.Bytes = max(k.Bytes+bytes, 0)
 	switch {
@@ -139,7 +144,7 @@ func (k *kept) advance(p pass, to mark, bytes int64) {
 	k.Passed[p.keepMS] = to
 }
 
-// floor returns the lowest revision at which the keys of rule i can be read, if the compaction revision is compacted.
+// floor returns the lowest revision at which the keys of rule i can be read. compacted is the compaction revision.
 func (k *kept) floor(i int, compacted int64) mark {
 	r, window := k.Rules[i], k.Window
 	if window.Revision != compacted { // an older version of the program compacted
@@ -151,8 +156,9 @@ func (k *kept) floor(i int, compacted int64) mark {
 	return window
 }
 
-// adopt takes the rules of a retention. Times that are not longer than window are 0. If the rules were others before, the
-// floor of a new rule is the highest one of the rules that its keys may have had, and all records are examined again.
+// adopt sets the rules to those of a retention. A keeping time that is not longer than window counts as 0. If the
+// rules have changed, the floor of a new rule is the highest floor of the old rules that its keys may have had,
+// and all records are examined again.
 func (k *kept) adopt(rules []storage.RetentionRule, window time.Duration, compacted int64) {
 	var list []keptRule
 	for _, r := range rules {
@@ -194,7 +200,7 @@ type floors struct {
 	kept   storage.Kept
 }
 
-// publishFloors makes the floors of kept known to readers. The caller holds mu, or is Open.
+// publishFloors computes the floors from kept and publishes them to readers. The caller holds mu, or is Open.
 func (c *compactor) publishFloors() {
 	k, compacted := &c.kept, c.compacted.Load()
 	f := &floors{
@@ -227,7 +233,7 @@ func (f *floors) ofKey(scope storage.Scope, key string) mark {
 	return floor
 }
 
-// ofRules returns the floor of a scope by the rules alone.
+// ofRules returns the floor of a scope according to the rules, without the losses.
 func (f *floors) ofRules(scope storage.Scope) (floor mark) {
 	for _, r := range f.rules {
 		if !r.Overlaps(scope) {
@@ -247,7 +253,7 @@ func (k *kept) encode() []byte {
 	return b
 }
 
-// decodeKept decodes what encode returned. It fails with errCorrupt.
+// decodeKept decodes a record that was made by encode. It fails with errCorrupt.
 func decodeKept(b []byte) (k kept, err error) {
 	if err := json.Unmarshal(b, &k); err != nil {
 		return kept{}, fmt.Errorf("%w: %s: %v", errCorrupt, metaKept, err)
@@ -255,7 +261,7 @@ func decodeKept(b []byte) (k kept, err error) {
 	return k, nil
 }
 
-// loadKept reads what an earlier process kept, and takes the retention of the options.
+// loadKept reads the state that an earlier process has saved, and adopts the retention in the options.
 func (c *compactor) loadKept() error {
 	var err error
 	if c.kept, err = c.db.kept(); err != nil {
@@ -282,13 +288,14 @@ func (o *Options) keptBytes() int64 {
 	return most
 }
 
-// keptLimit returns how many bytes before compression may be kept, 0 if that is not limited.
+// keptLimit returns the largest size, before compression, of the kept history in bytes; 0 if it is not limited.
 func (c *compactor) keptLimit() int64 {
 	most, k := c.limit, &c.kept
 	if most <= 0 || k.Bytes <= most {
 		return max(most, 0)
 	}
-	// Only what exceeds the limit without compression is worth a look at the tables. Those of level 0 are compressed when they are merged.
+	// The tables are only examined if the size without compression exceeds the limit. Those of level 0 do not
+	// count, because they are compressed only when they are merged.
 	_, raw, compressed, err := c.db.tableBytes(1)
 	if err != nil || compressed <= 0 {
 		return most
@@ -296,8 +303,8 @@ func (c *compactor) keptLimit() int64 {
 	return int64(float64(most) * max(raw/compressed, 1))
 }
 
-// giveUpKept gives up a quarter of what is kept, at least 4 MiB, because space is low. It does nothing while the
-// space of what was given up before is not free yet.
+// giveUpKept gives up a quarter of the kept history, at least 4 MiB, because space is low. It does nothing as long
+// as the space of history that was given up before is not free yet.
 func (c *compactor) giveUpKept() {
 	const atLeast = 4 << 20
 	c.mu.Lock()
@@ -313,8 +320,8 @@ func (c *compactor) giveUpKept() {
 	}
 }
 
-// keptBytes returns about how many bytes an operation of the log keeps: the version before, and itself. keySize and bySize are the lengths
-// of its key and of its author.
+// keptBytes returns the approximate number of bytes that an operation in the log keeps: the previous version and
+// the operation itself. keySize and bySize are the lengths of its key and its author.
 func (op *logOp) keptBytes(keySize, bySize int) int64 {
 	return op.prevSize + 2*int64(keySize) + int64(bySize) + 16
 }

@@ -20,7 +20,7 @@ import (
 type twin struct {
 	changes []storage.Change
 	rules   []storage.RetentionRule
-	// since is when the rules became these: what they keep is promised for what was replaced after that.
+	// since is when the present rules were set. They only promise to keep versions that were replaced later.
 	since time.Time
 }
 
@@ -48,7 +48,7 @@ var scopes = []storage.Scope{
 	{Prefix: "/nodes/"},
 }
 
-// span returns the keys of a scope as a range.
+// span returns a request for all keys of a scope.
 func span(s storage.Scope) storage.RangeRequest {
 	prefix := s.Prefix
 	if s.Namespace != "" {
@@ -57,8 +57,8 @@ func span(s storage.Scope) storage.RangeRequest {
 	return storage.RangeRequest{Start: prefix, End: storage.PrefixEnd(prefix)}
 }
 
-// TestRetentionTwin makes random changes, lets time pass, restarts the store with other rules, also after a power failure, and
-// compares every state that can be read with the state in a twin, which keeps everything.
+// TestRetentionTwin makes random changes, lets time pass, and restarts the store with other rules, sometimes after
+// a power failure. It compares every state that can be read with the state in a twin, which keeps everything.
 func TestRetentionTwin(t *testing.T) {
 	for range effort.Rounds(30, 6) {
 		seed := rand.Uint64()
@@ -79,7 +79,7 @@ func TestRetentionTwin(t *testing.T) {
 					if err := s.Close(); err != nil {
 						t.Fatal(err)
 					}
-					if rng.IntN(2) == 0 { // the power failed before
+					if rng.IntN(2) == 0 { // the power fails before the restart
 						disk, o.FS = crashed, crashed
 						mustVerify(t, o)
 					}
@@ -223,8 +223,8 @@ func (tw *twin) promised(scope storage.Scope, now time.Time) int64 {
 	return promised
 }
 
-// compareVersions compares the versions of each key with those of the twin: a newest part of them, which has everything
-// that the rules promise.
+// compareVersions compares the versions of each key with those in the twin. They must be the newest versions
+// without a gap, and include all that the rules promise.
 func (tw *twin) compareVersions(t *testing.T, s *Store, now time.Time) {
 	t.Helper()
 	byKey := map[string][]storage.Change{}
@@ -357,8 +357,8 @@ func mustVerify(t *testing.T, o Options) {
 	}
 }
 
-// keepingStore opens a store that keeps everything for a day, and returns a function that writes n versions of a key and
-// compacts what is older than a minute.
+// keepingStore opens a store that keeps everything for a day. The function that it returns writes n versions of a
+// key and compacts history that is older than a minute.
 func keepingStore(t *testing.T, o Options) (*Store, func(n int)) {
 	clocks := newTwoClocks()
 	o.Clock, o.Monotonic, o.HistoryWindow, o.CompactInterval = clocks.wall.now, clocks.monotonic, time.Minute, time.Hour
@@ -380,8 +380,8 @@ func keepingStore(t *testing.T, o Options) (*Store, func(n int)) {
 	}
 }
 
-// TestRetentionBytes checks that the oldest versions are given up when all that is kept takes more space than it may, and that what
-// is left can be read.
+// TestRetentionBytes checks that the oldest versions are given up when the kept history exceeds its limit, and
+// that the remaining versions can be read.
 func TestRetentionBytes(t *testing.T) {
 	o := Options{Dir: "d", FS: vfs.NewMem(), Retention: storage.Retention{Bytes: 2 << 20}}
 	s, write := keepingStore(t, o)
@@ -391,7 +391,8 @@ func TestRetentionBytes(t *testing.T) {
 	}
 	write(3000)
 	kept, floor := s.Kept().Bytes, s.Floor(storage.Scope{})
-	// The limit is one of the disk; this data cannot be compressed. A step of a compaction gives up 1024 revisions.
+	// The limit applies to the space on the disk, and this data cannot be compressed. A step of a compaction gives
+	// up 1024 revisions.
 	if kept > 2<<20+200<<10 || kept < 800<<10 || floor < 2000 || floor > 4000 {
 		t.Fatalf("%d bytes are kept, from revision %d on", kept, floor)
 	}
@@ -409,7 +410,8 @@ func TestRetentionBytes(t *testing.T) {
 	mustVerify(t, s.opts)
 }
 
-// TestRetentionBytesCompressed checks that the limit is one of the space on the disk: versions that compress well are kept beyond it.
+// TestRetentionBytesCompressed checks that the limit applies to the space on the disk: more versions are kept if
+// they compress well.
 func TestRetentionBytesCompressed(t *testing.T) {
 	clocks := newTwoClocks()
 	s := mustOpen(t, Options{

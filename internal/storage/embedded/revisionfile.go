@@ -27,8 +27,8 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// revisionFile is that file of a store. Its methods are called by one goroutine at a time: Open, then the maintenance
-// goroutine, and Close after that has ended.
+// revisionFile is the revision file of a store. Its methods are called by one goroutine at a time: by Open, then
+// by the maintenance goroutine, and by Close after that goroutine has ended.
 type revisionFile struct {
 	opts  *Options
 	saved int64 // the revision that this process wrote last
@@ -78,7 +78,7 @@ func checkManifest(o *Options) error {
 		switch {
 		case strings.HasPrefix(name, "marker.manifest."):
 			return nil
-		// these do not exist after a first start that was interrupted
+		// both are missing if the first start was interrupted
 		case strings.HasSuffix(name, ".sst"), name == revisionFileName:
 			used = name
 		}

@@ -61,7 +61,7 @@ func (r *ring) append(rec *record) {
 	r.records = r.records[drop:]
 	r.dropped += drop
 	if r.dropped > 64 && r.dropped > len(r.records) {
-		// Slices that from returned share the array, so that dropped records cannot be cleared in it.
+		// The array is shared with slices that from has returned, so dropped records cannot be cleared in it.
 		r.records = append(make([]*record, 0, 2*len(r.records)), r.records...)
 		r.dropped = 0
 	}
@@ -75,7 +75,7 @@ func (r *ring) from(revision int64) []*record {
 	return r.records[revision-r.first() : len(r.records) : len(r.records)]
 }
 
-// Limits of a Batch: it ends with the revision that reaches one of them.
+// These constants limit a Batch: it ends with the revision that reaches one of them.
 const (
 	batchEvents = 512
 	batchBytes  = 1 << 20

@@ -12,8 +12,9 @@ import (
 // less time than the window.
 //
 // Example: with the samples (10:00, revision 5), (10:02, revision 9), (10:04, revision 12) and a window of five
-// minutes, at 10:08 the state since 10:03 must be readable. Revision 9 was the current one at 10:03, so everything that
-// revision 9 and earlier ones replaced can be deleted: expire(10:03) returns 9 and removes the first sample.
+// minutes, at 10:08 the state since 10:03 must be readable. Revision 9 was the current one at 10:03, so every
+// version that was replaced at revision 9 or earlier can be deleted: expire(10:03) returns 9 and removes the first
+// sample.
 type revisionSamples struct {
 	samples []revisionSample // at least one, in ascending order
 	// spacing is the shortest time between two samples, which limits their number.
@@ -29,8 +30,9 @@ type revisionSample struct {
 // samplesPerWindow is the number of samples for a window, and so the precision with which the window is measured.
 const samplesPerWindow = 64
 
-// newRevisionSamples returns samples for a window. saved are the samples of earlier processes; those with a revision
-// above revision are dropped, and their times are limited to now. revision is the current revision at the uptime now.
+// newRevisionSamples returns samples for a window. revision is the current revision, and now the present uptime.
+// saved are the samples of earlier processes. Samples with a higher revision are dropped, and later times are set
+// to now.
 func newRevisionSamples(
 	window time.Duration, saved []revisionSample, now time.Duration, revision int64,
 ) *revisionSamples {
@@ -51,7 +53,7 @@ func newRevisionSamples(
 func (r *revisionSamples) add(now time.Duration, revision int64) bool {
 	last := &r.samples[len(r.samples)-1]
 	switch {
-	case revision == last.revision: // it became current at last.uptime or before
+	case revision == last.revision: // the revision became current at last.uptime or earlier
 		return false
 	case now <= last.uptime:
 		last.revision = revision

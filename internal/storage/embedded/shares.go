@@ -13,33 +13,36 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// When the kept history needs more space than it may use, the shares with the most history lose versions first. So one client
-// cannot push out the history that others need. The room is divided between the shares, which are namespaces (and resources
-// without namespaces), and the room of a share between its keys. A share that needs less than its part leaves the rest to the
-// others. What is beyond the part of a key is given up, the oldest first. Deletions, which say who has deleted what, and the
-// version before them are given up last.
+// When the kept history needs more space than it may use, the shares with the most history lose versions first. So
+// one client cannot displace the history that others need. The space is divided between the shares, which are
+// namespaces (and resources without namespaces), and the space of a share is divided between its keys. A share
+// that needs less than its part leaves the rest to the others. If a key has more history than its part, the oldest
+// is given up first. Deletions, which say who has deleted what, and the version before them are given up last.
 //
-// Example: there is room for 90, and namespace a keeps 20, b 30 and c 200. Then a and b keep everything and c keeps 40. If c has the keys x
-// with 190 and y with 10, y keeps everything and x keeps 30.
+// Example: there is space for 90, and namespace a keeps 20, b 30 and c 200. Then a and b keep everything and c
+// keeps 40. If c has the keys x with 190 and y with 10, y keeps everything and x keeps 30.
 //
-// What is given up is removed as in every other pass: an operation together with the versions that it names. What cannot be
-// read any more is recorded as a loss, which is a floor for a key or for a folder of keys.
+// As in every other pass, an operation is removed together with the versions that it names. A loss is recorded for
+// the key: it is the lowest revision at which a key or a folder of keys can still be read.
 
-// loss is a revision below which something cannot be read because it was given up out of turn.
+// loss is a revision below which a key or a folder cannot be read, because its history was given up before its
+// time.
 type loss struct {
-	// Folder has the keys that begin with it and have no further slash; "" has all keys. Key is one of them, or "" for all.
+	// Folder has the keys that begin with it and have no further slash; "" has all keys. Key is one of these keys,
+	// or "" for all of them.
 	Folder, Key string
 	mark
 }
 
-// maxLosses is how many losses are kept. Beyond it those of keys become losses of their folders, and then of everything.
+// maxLosses is the largest number of losses. When there are more, the losses of keys are combined into losses of
+// their folders, and finally into one loss of all keys.
 const maxLosses = 512
 
 // folderOf returns the part of a key up to its last slash.
 func folderOf(key string) string { return key[:strings.LastIndexByte(key, '/')+1] }
 
-// shareOf returns the share of a key: its namespace, or the folder of its resource, which begins with a slash, if it has none. So a
-// namespace that is named like a resource does not share its room.
+// shareOf returns the share of a key: its namespace. If it has none, the share is the folder of its resource,
+// which begins with a slash. So a namespace with the name of a resource is another share.
 //
 // Keys of objects are (/registry)/RESOURCE(/NAMESPACE)/NAME, or (/registry)/GROUP/RESOURCE(/NAMESPACE)/NAME with a dot in GROUP, as every group
 // of custom resources has one. Two built-in resources have two elements, /registry/services/specs and endpoints, and a namespace.
@@ -47,7 +50,7 @@ func shareOf(key string) string {
 	folder := strings.TrimSuffix(folderOf(key), "/")
 	path := strings.TrimPrefix(strings.TrimPrefix(folder, "/registry"), "/")
 	group, _, _ := strings.Cut(path, "/")
-	elements := 1 // of the resource
+	elements := 1 // number of elements of the resource
 	if strings.Contains(group, ".") {
 		elements = 2
 	}
@@ -60,7 +63,7 @@ func shareOf(key string) string {
 // lastElement returns what is after the last slash.
 func lastElement(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
-// affectsScope reports whether something in a scope may be lost.
+// affectsScope reports whether a key of the scope may be affected by the loss.
 func (l *loss) affectsScope(scope storage.Scope) bool {
 	switch {
 	case l.Folder == "":
@@ -73,7 +76,7 @@ func (l *loss) affectsScope(scope storage.Scope) bool {
 	return strings.HasPrefix(l.Folder, scope.Prefix) || strings.HasPrefix(scope.Prefix, l.Folder)
 }
 
-// affectsKey reports whether a key may be lost.
+// affectsKey reports whether the loss is about a key.
 func (l *loss) affectsKey(key string) bool {
 	return l.Folder == "" || l.Key == key || l.Key == "" && l.Folder == folderOf(key)
 }
@@ -92,7 +95,8 @@ func (k *kept) lose(key string, at mark) {
 	if len(k.Losses) <= maxLosses {
 		return
 	}
-	// The folder with the most losses becomes one. If each has a single one, everything does.
+	// The losses of the folder with the most losses are combined into one. If each folder has only one, all losses
+	// are combined.
 	counts := map[string]int{}
 	for i := range k.Losses {
 		counts[k.Losses[i].Folder]++
@@ -114,7 +118,7 @@ func (k *kept) lose(key string, at mark) {
 	k.Losses = append(others, joined)
 }
 
-// forgetLosses removes the losses that are below the floor of everything that has them.
+// forgetLosses removes the losses that have no effect because all floors are higher.
 func (k *kept) forgetLosses(compacted int64) {
 	k.Losses = slices.DeleteFunc(k.Losses, func(l loss) bool {
 		for i := range k.Rules {
@@ -126,7 +130,7 @@ func (k *kept) forgetLosses(compacted int64) {
 	})
 }
 
-// level returns the largest part l such that the sum of min(l, n) over all n is at most room.
+// level returns the largest size l such that the sum of min(l, n) over all sizes n is at most room.
 func level[K comparable](sizes map[K]int64, room int64) int64 {
 	list := slices.Sorted(maps.Values(sizes))
 	for i, n := range list {
@@ -142,20 +146,22 @@ func level[K comparable](sizes map[K]int64, room int64) int64 {
 	return list[len(list)-1]
 }
 
-// maxCounted is how many keys are counted one by one. When there are more, the rest of a share count as one key.
+// maxCounted is the largest number of keys that are counted one by one. If there are more, the remaining keys of a
+// share are counted as one key.
 const maxCounted = 50_000
 
-// victims are the keys that lose something, each with how many bytes.
+// victims are the keys that lose history, each with the number of bytes that it loses.
 type victims struct {
-	excess    map[string]int64 // by key
-	rest      map[string]int64 // by share, for keys that were not counted
-	left      int64            // the sum of both
+	excess    map[string]int64 // bytes to give up, by key
+	rest      map[string]int64 // bytes to give up, by share, for keys that were not counted
+	left      int64            // sum of excess and rest
 	deletions bool             // deletions are given up too
 	at        mark             // the last record that was examined
 	given     map[string]int64 // bytes that were given up, by share
 }
 
-// gives reports whether an operation of a record is given up, and counts it.
+// gives reports whether an operation of a record is given up. If so, it subtracts its size from the bytes to give
+// up.
 func (v *victims) gives(key []byte, op logOp, size int64) bool {
 	if op.deleted && !v.deletions {
 		return false
@@ -173,7 +179,8 @@ func (v *victims) gives(key []byte, op logOp, size int64) bool {
 	return true
 }
 
-// sharesOf returns who loses how much so that at most room bytes are kept of the records through a revision.
+// sharesOf computes which keys lose how many bytes, so that at most room bytes are kept of the records up to the
+// revision through.
 func (c *compactor) sharesOf(ctx context.Context, room, through int64) (*victims, error) {
 	byShare := map[string]int64{}
 	if err := c.eachKept(ctx, through, func(key []byte, size int64) { byShare[shareOf(string(key))] += size }); err != nil {
@@ -218,7 +225,8 @@ func (c *compactor) sharesOf(ctx context.Context, room, through int64) (*victims
 	return v, err
 }
 
-// eachKept calls yield for each operation of the log through a revision, with the bytes that it keeps.
+// eachKept calls yield for each operation in the log up to the revision through, with the number of bytes that it
+// keeps.
 func (c *compactor) eachKept(ctx context.Context, through int64, yield func(key []byte, size int64)) error {
 	it, err := c.db.NewIterWithContext(ctx, &pebble.IterOptions{LowerBound: logKey(1), UpperBound: logKey(through + 1)})
 	if err != nil {
@@ -248,8 +256,9 @@ func (c *compactor) eachKept(ctx context.Context, through int64, yield func(key 
 	return it.Error()
 }
 
-// giveUp gives up what is kept beyond most bytes: first by shares without deletions, then with them. Because it looks at everything that is
-// kept, it makes room for a while: an eighth of most. What it cannot give up by shares it gives up by age. The caller holds mu.
+// giveUp reduces the kept history to most bytes. It first gives up history by shares, at first without deletions
+// and then with them. Because it must examine all kept history, it frees an additional eighth of most, so that it
+// is not called again soon. If this is not enough, it gives up the oldest history. The caller holds mu.
 func (c *compactor) giveUp(ctx context.Context, most int64) error {
 	k := &c.kept
 	if most < 0 || k.Bytes <= most {
@@ -273,13 +282,14 @@ func (c *compactor) giveUp(ctx context.Context, most int64) error {
 	return c.run(ctx, pass{cut: true, most: most, through: k.Passed[0].later(k.Cut).Revision})
 }
 
-// maxNamedShares is how many shares the metric of what was given up names. The others count as otherShares.
+// maxNamedShares is the largest number of shares that the metric of given-up history names. The others are counted
+// as otherShares.
 const (
 	maxNamedShares = 100
 	otherShares    = "others"
 )
 
-// noteGivenUp counts and logs what was given up by shares. The caller holds mu.
+// noteGivenUp counts and logs the history that was given up by shares. The caller holds mu.
 func (c *compactor) noteGivenUp(given map[string]int64) {
 	if len(given) == 0 {
 		return

@@ -92,8 +92,8 @@ func TestLosses(t *testing.T) {
 	}
 }
 
-// TestWhoWritesMostLosesFirst writes very much to one object, and checks that what others have deleted and changed is
-// still kept, with who did it, and so are the other objects of the same namespace.
+// TestWhoWritesMostLosesFirst writes very often to one object. Changes and deletions by others are still kept,
+// with their authors, and so is the history of the other objects in the same namespace.
 func TestWhoWritesMostLosesFirst(t *testing.T) {
 	clocks := newTwoClocks()
 	o := Options{
@@ -106,7 +106,7 @@ func TestWhoWritesMostLosesFirst(t *testing.T) {
 		t.Helper()
 		value := make([]byte, size)
 		for i := range value {
-			value[i] = byte(rng.IntN(256)) // it does not compress
+			value[i] = byte(rng.IntN(256)) // random bytes cannot be compressed
 		}
 		mustCommit(t, s, storage.Put(key, value))
 		clocks.pass(10 * time.Millisecond)
@@ -152,7 +152,8 @@ func TestWhoWritesMostLosesFirst(t *testing.T) {
 	if e, err := s.GetAt(t.Context(), attacker, "/configmaps/attacker/other", before); err != nil || len(e.Value) != 1000 {
 		t.Errorf("another object of the same namespace: %d bytes, %v", len(e.Value), err)
 	}
-	// A time means a revision for each object that can still be read, also beside one that has lost something.
+	// For each object, a time can be resolved to a revision that can still be read, even if a neighbouring object
+	// has lost history.
 	at := func(key string) (int64, error) {
 		return s.RevisionAt(t.Context(), storage.Scope{Prefix: key, Namespace: "attacker"}, then)
 	}
@@ -177,8 +178,9 @@ func TestWhoWritesMostLosesFirst(t *testing.T) {
 	mustVerify(t, s.opts)
 }
 
-// TestSharesTwin makes random changes, has random parts of the history given up, restarts the store, also after a power
-// failure, and compares every state that can be read with the state in a twin, which keeps everything.
+// TestSharesTwin makes random changes, gives up random parts of the history, and restarts the store, sometimes
+// after a power failure. It compares every state that can be read with the state in a twin, which keeps
+// everything.
 func TestSharesTwin(t *testing.T) {
 	for range effort.Rounds(20, 5) {
 		seed := rand.Uint64()

@@ -57,8 +57,8 @@ func (d *smallDisk) left() int64 {
 	return max(left, 0)
 }
 
-// take reports whether n bytes are free, and counts them as used. It adds up the file sizes again when little space is
-// known to be free, and once per megabyte.
+// take reports whether n bytes are free, and counts them as used. It measures the file sizes again once per
+// megabyte, and whenever little space is known to be free.
 func (d *smallDisk) take(n int64) bool {
 	d.mu.Lock()
 	known := d.known
@@ -270,8 +270,8 @@ func TestMergesKeepTheReserve(t *testing.T) {
 	}
 }
 
-// TestReclaimMergesOnlyGarbage checks that the reclaimer merges the spans that are mostly garbage, and leaves alone
-// those with little garbage among many live values.
+// TestReclaimMergesOnlyGarbage checks that the reclaimer merges the spans that are mostly garbage, and does not
+// merge spans with little garbage among many live values.
 func TestReclaimMergesOnlyGarbage(t *testing.T) {
 	s := mustOpen(t, Options{InMemory: true, HistoryWindow: -1, ReserveBytes: -1})
 	for i := range 400 {
@@ -382,7 +382,8 @@ func TestReclaimIsTriedAgain(t *testing.T) {
 	})
 }
 
-// TestLogOfLowSpace checks that the log is told about low space when it begins, once a minute while it lasts, and when it ends.
+// TestLogOfLowSpace checks that low space is logged when it begins, once a minute while it lasts, and when it
+// ends.
 func TestLogOfLowSpace(t *testing.T) {
 	disk := vfs.NewMem()
 	var lines bytes.Buffer

@@ -23,29 +23,30 @@ import (
 //
 //	data block, data block, ..., index, value block, ..., value index, properties, ..., footer
 //
-// Each block ends with the checksum of itself, and begins where the one before ends. So where a block begins is known from the index,
-// or, if that is damaged, from the block before: its end is where the checksum of what was read so far follows. What can be read of a
-// damaged table are the records of all data blocks whose checksum is right. Values of older versions of a key are in value blocks.
-// Without an index nothing after the first damaged block is found, and no value block. Deletions of ranges of keys are in a block of
-// their own. The mender deletes again what they have deleted if that block cannot be read.
+// Each block ends with its checksum, and begins where the previous block ends. The index says where each data
+// block begins. If the index is damaged, the end of a block is found by its checksum: the block ends where the
+// next bytes are the checksum of the bytes read so far. The readable records of a damaged table are those of all
+// data blocks with a right checksum. Values of older versions of a key are in value blocks. Without an index, the
+// blocks after the first damaged block and all value blocks cannot be found. Deletions of ranges of keys are in a
+// block of their own. If it cannot be read, the mender repeats these deletions.
 
-// rescue is what can be read of a damaged table.
+// rescue contains the readable parts of a damaged table.
 type rescue struct {
 	options *pebble.Options
 	content []byte         // of the damaged table
 	blocks  []rescuedBlock // of data, in the order of their keys
-	values  []rescuedBlock // value blocks, by number; nil for one that cannot be read
+	values  []rescuedBlock // value blocks by number; nil if the block cannot be read
 	gaps    []gap
 }
 
-// rescuedBlock is a block, decompressed.
+// rescuedBlock is a decompressed block.
 type rescuedBlock []byte
 
-// gap is a part of a table that cannot be read. Its records are those with keys above after and below before: the keys of the records
-// beside it in the table. They are nil where the table begins or ends.
+// gap is a part of a table that cannot be read. Its records have keys above after and below before, the keys of
+// the neighbouring records in the table. after is nil at the beginning of the table, and before is nil at its end.
 type gap struct{ after, before []byte }
 
-// rescueTable reads what can be read of a table.
+// rescueTable reads the readable parts of a table.
 func rescueTable(o *pebble.Options, content []byte) rescue {
 	found := rescue{options: o, content: content}
 	starts, end := found.index(content)
@@ -64,7 +65,7 @@ func rescueTable(o *pebble.Options, content []byte) rescue {
 		data, err := decompress(content[at : at+size])
 		if err != nil || !found.isData(data) {
 			if len(starts) == 0 {
-				break // the first block that is not of data
+				break // the first block that has no data
 			}
 			lost = true
 			at += size
@@ -105,8 +106,8 @@ func (r *rescue) first(data rescuedBlock) (key []byte) {
 	return key
 }
 
-// index reads the value blocks, and returns where data blocks begin, as the index says, and where the last one ends. If the index
-// cannot be read, starts is empty.
+// index reads the value blocks, and returns the beginnings of the data blocks and the end of the last one,
+// according to the index. If the index cannot be read, starts is empty and end is the end of the table.
 func (r *rescue) index(content []byte) (starts []int, end int) {
 	layout, err := tableLayout(r.options, content)
 	if err != nil {
@@ -133,7 +134,7 @@ func openContent(o *pebble.Options, content []byte) (*sstable.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = f.Write(bytes.Clone(content)) // a vfs.File may change what it is given
+	_, err = f.Write(bytes.Clone(content)) // Write may change its argument
 	if err = errors.Join(err, f.Close()); err != nil {
 		return nil, err
 	}
@@ -153,7 +154,8 @@ func openContent(o *pebble.Options, content []byte) (*sstable.Reader, error) {
 	return r, nil
 }
 
-// tableLayout returns where the blocks of a table are. It fails if one of its footer, properties and index is damaged.
+// tableLayout returns the positions of the blocks of a table. It fails if the footer, the properties or the index
+// is damaged.
 func tableLayout(o *pebble.Options, content []byte) (*sstable.Layout, error) {
 	r, err := openContent(o, content)
 	if err != nil {
@@ -163,11 +165,13 @@ func tableLayout(o *pebble.Options, content []byte) (*sstable.Layout, error) {
 	return guardPanic(r.Layout)
 }
 
-// maxBlockSize limits the size of a block whose end is searched. A block has at most one record more than its target size.
+// maxBlockSize limits the size of a block whose end is searched for. A block exceeds its target size by one record
+// at most.
 const maxBlockSize = 32 << 20
 
-// blockSize returns the size of the block at the beginning of content, with its trailer: up to the next known beginning, or else to where
-// its checksum is right. It returns 0 if there is none.
+// blockSize returns the size of the block at the beginning of content, with its trailer. The block ends at the
+// next known beginning or, if that is not known, where its checksum is right. It returns 0 if it finds no block
+// with a right checksum.
 func blockSize(content []byte, known []int, at int) int {
 	most := min(len(content), maxBlockSize)
 	if i, ok := slices.BinarySearch(known, at); ok {
@@ -191,7 +195,7 @@ func blockSize(content []byte, known []int, at int) int {
 	return 0
 }
 
-// decompress returns the data of a block with a trailer.
+// decompress returns the decompressed data of a block. b includes the trailer.
 func decompress(b []byte) (rescuedBlock, error) {
 	return guardPanic(func() (rescuedBlock, error) {
 		n := len(b) - blockTrailerSize
@@ -200,7 +204,7 @@ func decompress(b []byte) (rescuedBlock, error) {
 		if err != nil {
 			return nil, err
 		}
-		const atLeast = 16 // so that the memory begins at a multiple of 8, which the decoder needs
+		const atLeast = 16 // aligns the memory to 8 bytes, which the decoder needs
 		data := make([]byte, size, max(size, atLeast))
 		return data, block.DecompressInto(indicator, b[:n], data)
 	})
@@ -226,7 +230,7 @@ func (r *rescue) eachRecord(data rescuedBlock, yield func(key pebble.InternalKey
 		var it colblk.DataBlockIter
 		schema := r.options.KeySchemas[r.options.KeySchema]
 		decoder.Init(schema, data)
-		handles := valblk.MakeReader(nil, nil, valblk.IndexHandle{}, nil) // it decodes handles, and is never asked for values
+		handles := valblk.MakeReader(nil, nil, valblk.IndexHandle{}, nil) // only decodes handles, reads no values
 		it.InitOnce(schema, r.options.Comparer, &handles)
 		if err := it.Init(&decoder, block.IterTransforms{}); err != nil {
 			return struct{}{}, err
@@ -258,14 +262,16 @@ func (r *rescue) value(v pebble.LazyValue) ([]byte, bool) {
 	return b[h.OffsetInBlock:end], true
 }
 
-// write writes a table with what could be read, of exactly size bytes, which is the size that the database knows. It has no filters
-// and is well compressed, so it is smaller than the damaged one, and bytes that nothing refers to fill the difference.
+// write writes a table with the readable records. The table has exactly size bytes, the size that the database
+// knows. It has no filters and is well compressed, so it is smaller than the damaged table. Bytes that nothing
+// refers to fill the difference.
 func (r *rescue) write(fs vfs.FS, path string, size int64) error {
 	f, err := fs.Create(path, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
 	}
-	// Any level but the last: in a table of that one, the database passes over deletions, because nothing is below it.
+	// Any level but the last is possible. In a table of the last level, the database skips deletions, because no
+	// level is below it.
 	o := r.options.MakeWriterOptions(len(r.options.Levels)-2, r.options.FormatMajorVersion.MaxTableFormat())
 	o.FilterPolicy, o.Compression = pebble.NoFilterPolicy, sstable.GoodCompression
 	w := sstable.NewRawWriter(objstorageprovider.NewFileWritable(f), o)
@@ -293,13 +299,13 @@ func (r *rescue) write(fs vfs.FS, path string, size int64) error {
 func (r *rescue) copyRangeDeletions(w sstable.RawWriter) error {
 	table, err := openContent(r.options, r.content)
 	if err != nil {
-		return nil // the parts that say where they are cannot be read
+		return nil // the parts with its position cannot be read
 	}
 	defer table.Close()
 	_, err = guardPanic(func() (struct{}, error) {
 		it, err := table.NewRawRangeDelIter(context.Background(), sstable.NoFragmentTransforms, sstable.NoReadEnv)
 		if err != nil || it == nil {
-			return struct{}{}, nil // there are none, or their block, which is a single one, cannot be read
+			return struct{}{}, nil // no such block, or it cannot be read
 		}
 		defer it.Close()
 		span, err := it.First()
@@ -313,7 +319,7 @@ func (r *rescue) copyRangeDeletions(w sstable.RawWriter) error {
 	return err
 }
 
-// fillTable makes a table larger: it moves the footer to the new end.
+// fillTable makes a table larger: it moves the footer to the new end and fills the space before it.
 func fillTable(o *pebble.Options, fs vfs.FS, path string, size int64) error {
 	content, err := readFile(fs, path)
 	if err != nil {

@@ -22,10 +22,11 @@ type Problem struct {
 
 func (p Problem) String() string { return p.Where + ": " + p.Text }
 
-// Checks look at what the store does not understand. Each returns what is wrong; nil does not look.
+// Checks examine data that the store cannot interpret. Each returns the defects that it finds. A nil function
+// checks nothing.
 type Checks struct {
-	Value  func(Record) []string // every version of every key
-	Author func(by []byte) error // who made each change of the log (storage.Txn.By)
+	Value  func(Record) []string // called for every version of every key
+	Author func(by []byte) error // called for the author of each change in the log (storage.Txn.By)
 }
 
 // Verified counts what Verify has examined.
@@ -40,8 +41,8 @@ type Verified struct {
 }
 
 // Verify reads the whole store and reports its defects: blocks with a wrong checksum, records that cannot be read,
-// versions without a log record and log records without their versions, a wrong size of what is kept of the past, and differences
-// between the expiry index and the deadlines. Verify returns an error only if ctx ends.
+// versions without a log record and log records without their versions, a wrong size of the kept history, and
+// differences between the expiry index and the deadlines. Verify returns an error only if ctx ends.
 func (r *Reader) Verify(ctx context.Context, check Checks, report func(Problem)) (Verified, error) {
 	v := &verifier{
 		db: r.store.db.DB, report: report, check: check,
@@ -72,7 +73,7 @@ func (r *Reader) Verify(ctx context.Context, check Checks, report func(Problem))
 	return v.verified, nil
 }
 
-// verifier runs the steps of Verify. A step returns an error if it cannot read on.
+// verifier runs the steps of Verify. A step returns an error if it cannot continue.
 type verifier struct {
 	db       *pebble.DB
 	report   func(Problem)
@@ -81,7 +82,7 @@ type verifier struct {
 	// firstLogged is the revision of the first log record, 0 if there is none.
 	firstLogged int64
 	kept        kept
-	keptBytes   int64 // of what the log names up to the revision that kept has counted
+	keptBytes   int64 // size of the kept history up to the revision that the recorded size includes
 }
 
 // problem reports a problem.
@@ -140,8 +141,8 @@ func verifyTable(o Options, path string, options sstable.ReaderOptions) error {
 	return errors.Join(err, r.Close())
 }
 
-// validateValueBlocks verifies the checksums of the blocks that ValidateBlockChecksums leaves out. f, which is that of the table,
-// compares a block with its checksum when it is read.
+// validateValueBlocks verifies the checksums of the blocks that ValidateBlockChecksums leaves out. f is the file
+// of the table. It compares each block with its checksum when the block is read.
 func validateValueBlocks(f io.ReaderAt, r *sstable.Reader) error {
 	layout, err := r.Layout()
 	if err != nil {
@@ -205,7 +206,8 @@ func (v *verifier) metaRecord(it *pebble.Iterator) {
 	}
 }
 
-// records returns an iterator of the records with a prefix, and one of all records, which finds the versions that they name.
+// records returns an iterator over the records with a prefix, and an iterator over all records, to find the
+// versions that the former name.
 func (v *verifier) records(prefix byte) (it, versions *pebble.Iterator, err error) {
 	it, err = v.db.NewIter(&pebble.IterOptions{LowerBound: []byte{prefix}, UpperBound: []byte{prefix + 1}})
 	if err != nil {
@@ -217,7 +219,8 @@ func (v *verifier) records(prefix byte) (it, versions *pebble.Iterator, err erro
 	return it, versions, nil
 }
 
-// logRecords verifies that the log has no gap above the compaction revision, and that the versions exist that it names.
+// logRecords verifies that the log has no gap above the compaction revision, and that all versions exist that the
+// log names.
 func (v *verifier) logRecords(ctx context.Context) error {
 	it, versions, err := v.records(prefixLog)
 	if err != nil {
@@ -302,7 +305,7 @@ func (v *verifier) logOperation(it *pebble.Iterator, op logOp, revision int64) e
 }
 
 // versions verifies every version: that it can be decoded, that the log names it if the log reaches back to its
-// revision, and that only the newest version of each key exists at older revisions.
+// revision, and that versions from before the log are the newest ones of their keys.
 func (v *verifier) versions(ctx context.Context) error {
 	it, err := v.db.NewIter(versionSpan())
 	if err != nil {
@@ -354,8 +357,8 @@ func (v *verifier) versions(ctx context.Context) error {
 // keyState is the state of the walk over the versions of one key, from the newest to the oldest.
 type keyState struct {
 	key string
-	// hasNewer is set when a newer version of the key was seen. loggedPrev is the revision of the version before that one,
-	// according to the log.
+	// hasNewer is set when a newer version of the key was read. loggedPrev is the revision of the version before
+	// that newer one, according to the log.
 	hasNewer   bool
 	loggedPrev int64
 }
@@ -412,7 +415,8 @@ func (v *verifier) operationAt(key string, revision int64) (op logOp, ok bool, e
 	return op, ok, err
 }
 
-// newestVersion verifies the newest version of a key that is not deleted: its record in the expiry index.
+// newestVersion verifies that the newest version of an existing key with a deadline has a record in the expiry
+// index.
 func (v *verifier) newestVersion(key string, found version) error {
 	v.verified.Keys++
 	if found.deadline != 0 {

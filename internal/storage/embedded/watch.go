@@ -15,8 +15,9 @@ import (
 // of a change are found by looking up the beginning of its key, once for each length of prefix in use, not by examining
 // all watchers.
 //
-// Example: watchers wait for the prefixes /pods/ and /nodes/a, which have the lengths 6 and 8. For a change of /pods/x
-// only "/pods/" is looked up, because 8 is longer than the key. For a change of /nodes/ab, "/nodes" and "/nodes/a" are.
+// Example: watchers wait for the prefixes /pods/ and /nodes/a, which have the lengths 6 and 8. For a change of
+// /pods/x only "/pods/" is looked up, because the key is shorter than 8. For a change of /nodes/ab, "/nodes" and
+// "/nodes/a" are looked up.
 type hub struct {
 	// durable is the current revision of the store. It is written while mu is held.
 	durable atomic.Int64
@@ -99,7 +100,7 @@ func (h *hub) sendProgress() {
 	h.sendProgressLocked()
 }
 
-// sendProgressLocked is sendProgress for a caller that holds mu.
+// sendProgressLocked does the work of sendProgress for a caller that holds mu.
 func (h *hub) sendProgressLocked() {
 	durable := h.durable.Load()
 	if h.progress.revision == durable {
@@ -122,8 +123,9 @@ func (h *hub) sendProgressLocked() {
 	}
 }
 
-// Progress that readers request costs at most about a twentieth of one core: a round wakes each parked watcher, which
-// takes about 1 us, and the next round is not started before progressPause plus progressCost for each parked watcher.
+// Progress that readers request costs at most about a twentieth of one core: a round wakes each parked watcher,
+// which takes about 1 us for each. The next round starts at the earliest after progressPause plus progressCost for
+// each parked watcher.
 const (
 	progressPause = 2 * time.Millisecond
 	progressCost  = 20 * time.Microsecond
@@ -203,13 +205,13 @@ type watcher struct {
 	prefix string
 	wake   chan struct{} // capacity 1; receives when the watcher is unparked
 
-	// Guarded by hub.mu.
+	// These fields are guarded by hub.mu.
 	cursor      int64 // next revision to examine; while parked, no change from it on has matched
 	parked      bool
 	progressDue bool // the next batch may be empty: progress was requested
 	closed      bool
 
-	// Only used by the goroutine that calls Next.
+	// Only the goroutine that calls Next uses err.
 	err error // the error that ended the watcher
 }
 
@@ -332,7 +334,7 @@ func (w *watcher) parkOrProgress(durable int64) (b storage.Batch, wait bool) {
 		return storage.Batch{Revision: durable}, false
 	}
 	select {
-	case <-w.wake: // a signal for an earlier Next that was cancelled
+	case <-w.wake: // a late signal for an earlier, cancelled Next
 	default:
 	}
 	h := w.hub
@@ -343,9 +345,10 @@ func (w *watcher) parkOrProgress(durable int64) (b storage.Batch, wait bool) {
 	return b, true
 }
 
-// RequestProgress makes the current or the following Next return without a further change, with an empty batch if no
-// change matches. The Revision of that batch is at least the revision of the store at the call of RequestProgress. It
-// has no effect on a watcher that waits for a future revision. It may be called from any goroutine.
+// RequestProgress makes the current or the next call of Next return without waiting for a further change. If no
+// change matches, it returns an empty batch. The Revision of the batch is at least the revision of the store at
+// the time of the request. RequestProgress has no effect on a watcher that waits for a future revision. Any
+// goroutine may call it.
 func (w *watcher) RequestProgress() {
 	h := w.hub
 	h.mu.Lock()

@@ -13,12 +13,12 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// BenchmarkWritten reports what a stream of writes from 64 goroutines costs, merges included: processor time, and the
-// bytes that the store writes to its files for each byte of value. The command
+// BenchmarkWritten reports the cost of a stream of writes from 64 goroutines, including merges: the processor
+// time, and the bytes that the store writes to its files for each byte of value. The command
 //
 //	go test ./internal/storage/embedded -run '^$' -bench Written -benchtime 200000x
 //
-// is the one whose figures docs/decisions/0019 has, there with 100000x.
+// produced the figures in docs/decisions/0019, there with 100000x.
 func BenchmarkWritten(b *testing.B) {
 	for _, size := range []int{400, 5000} {
 		for _, bench := range []struct {
@@ -55,7 +55,7 @@ func BenchmarkWritten(b *testing.B) {
 	}
 }
 
-// scatteredKey returns the i-th key. Successive keys are in no order, as generated names are.
+// scatteredKey returns the i-th key. Successive keys are in random order, like generated names.
 func scatteredKey(i int64) string {
 	x := uint64(i+1) * 0x9e3779b97f4a7c15
 	return fmt.Sprintf("/registry/pods/namespace-%02d/name-%013x", x>>32%20, x>>12)
@@ -99,7 +99,7 @@ func (fs *countingFS) ReuseForWrite(old, name string, category vfs.DiskWriteCate
 	return fs.count(f, name, err)
 }
 
-// report reports the written bytes for each of values bytes.
+// report reports the written bytes per byte of value. values is the total size of the values in bytes.
 func (fs *countingFS) report(b *testing.B, values float64) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()

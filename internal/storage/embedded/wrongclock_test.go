@@ -9,14 +9,15 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// TestRetentionWithAWrongClock sets the wall clock far ahead and back, or back and ahead. What is kept for a day is not given up at once,
-// nor kept for as long as the clock was ahead, and after it was ahead the revisions of other times are still found.
+// TestRetentionWithAWrongClock sets the wall clock far ahead and back, or back and ahead. History that must be
+// kept for a day is not given up at once, and is not kept until the wrong time is reached. Afterwards RevisionAt
+// still finds the revisions of the right times.
 func TestRetentionWithAWrongClock(t *testing.T) {
 	const wrong = 10 * 365 * 24 * time.Hour
 	for _, c := range []struct {
 		name        string
 		lasts       time.Duration
-		givesUp     bool // what was written before
+		givesUp     bool // whether the earlier history is given up
 		ahead, back time.Duration
 	}{
 		{"ahead for half an hour", 30 * time.Minute, false, wrong, -wrong},
@@ -52,7 +53,7 @@ func TestRetentionWithAWrongClock(t *testing.T) {
 			for written, want := range at {
 				got, err := s.RevisionAt(t.Context(), storage.Scope{}, written)
 				if want < s.Floor(storage.Scope{}) || c.ahead != wrong {
-					continue // it is given up, or the time was twice
+					continue // it is given up, or this time has occurred twice
 				}
 				if err != nil || got != want {
 					t.Errorf("at %v: %d, want %d, %v", written, got, want, err)

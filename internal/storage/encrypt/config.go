@@ -104,7 +104,7 @@ func (c *configuration) validate() field.ErrorList {
 	return errs
 }
 
-// notRESTResources are resources that are stored but have no API.
+// notRESTResources are the names of stored data that is not a resource of the API.
 var notRESTResources = []string{"apiserveripinfo", "serviceipallocations", "servicenodeportallocations"}
 
 // validateResources validates the resources of one entry. masks contains the wildcards of the earlier entries; the

@@ -25,11 +25,12 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// Transformer encrypts and decrypts values. Its methods may be called concurrently. They neither keep nor change their
-// arguments; results may share memory with the arguments.
+// Transformer encrypts and decrypts values. Its methods may be called concurrently. They do not change their
+// arguments and do not use them after they return; results may share memory with the arguments.
 type Transformer interface {
-	// ToStore returns the value to store for plain. authenticated is the key of the value in the store. Most transformers
-	// authenticate it, so that a value that was copied to another key cannot be decrypted.
+	// ToStore returns the value to store for plain. authenticated is the key in the store. Most transformers
+	// authenticate this key together with the value, so that a value that was copied to another key cannot be
+	// decrypted.
 	ToStore(ctx context.Context, authenticated, plain []byte) ([]byte, error)
 	// FromStore returns the plain value. stale is true if ToStore would now use another provider or another key. FromStore
 	// never waits for another program: if one must be called first, the error is a *storage.PendingError.
@@ -99,7 +100,7 @@ func (c chain) FromStore(ctx context.Context, authenticated, value []byte) ([]by
 		plain, stale, err := t.FromStore(ctx, authenticated, rest)
 		var pending *storage.PendingError
 		if errors.As(err, &pending) {
-			// The read has neither succeeded nor failed. The result of Obtain is counted instead.
+			// The read has neither succeeded nor failed yet. The call of Obtain counts a failure.
 			errs = append(errs, c.countFailures(ctx, t.prefix, pending))
 			continue
 		}

@@ -282,7 +282,7 @@ func TestWrongKey(t *testing.T) {
 		value := mustStore(t, open(t, document(entry("secrets", keys(provider, "k1", secretFrom("right"))))), someKey, plain)
 		e := open(t, document(entry("secrets", keys(provider, "k1", secretFrom("wrong")), identityProvider)))
 		_, _, err := read(e, someKey, value)
-		// With AES-CBC about one wrong key in 256 yields valid padding.
+		// With AES-CBC, a wrong key results in valid padding in about one of 256 cases.
 		if err == nil && provider != "aescbc" || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %s", provider, err, want)
 		}
@@ -290,7 +290,7 @@ func TestWrongKey(t *testing.T) {
 		if _, _, err := read(e, someKey, value); err == nil || !strings.Contains(err.Error(), "no matching key was found") {
 			t.Errorf("%s: error %v", provider, err)
 		}
-		// Two providers have this name; the second one has the key.
+		// Two providers have a key with this name; only the second one has the right key.
 		e = open(
 			t, document(entry("secrets", keys(provider, "k1", secretFrom("other")), keys(provider, "k1", secretFrom("right")))),
 		)

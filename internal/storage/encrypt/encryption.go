@@ -22,10 +22,10 @@ type Options struct {
 	File string
 	// Read reads the file; nil is os.ReadFile.
 	Read func(path string) ([]byte, error)
-	// Reload means that the caller is going to call Encryption.Reload.
+	// Reload means that the caller will call Encryption.Reload later.
 	Reload bool
-	// Root replaces /registry at the beginning of keys in etcd, without a slash at its end; "" means /registry. It is
-	// part of the key that is authenticated with a value.
+	// Root replaces /registry at the beginning of keys in etcd, without a slash at its end; "" means /registry.
+	// The key with this prefix is authenticated together with the value.
 	Root string
 	// Metrics counts the operations; nil means unregistered metrics.
 	Metrics *Metrics
@@ -35,8 +35,8 @@ type Options struct {
 
 const (
 	defaultRoot = "/registry"
-	// retireDelay is the time after a reload until the providers of the old configuration are closed, so that
-	// operations in progress can end.
+	// retireDelay is the time between a reload and the closing of the old configuration's providers. Operations in
+	// progress can end in this time.
 	retireDelay = time.Minute
 	// maxHealthAge is the age up to which the last result of a poll is used for a health check.
 	maxHealthAge = 20 * time.Second
@@ -118,7 +118,7 @@ func (e *Encryption) parseProviders(document []byte) (*providers, error) {
 	return nil, fmt.Errorf("error decoding encryption provider configuration file %q: %w", e.opts.File, err)
 }
 
-// Close closes the connections to the plug-ins. No value may be transformed afterwards.
+// Close closes the connections to the plug-ins. The transformers must not be used afterwards.
 func (e *Encryption) Close() error {
 	e.cancel()
 	e.mu.Lock()
@@ -133,11 +133,12 @@ func (e *Encryption) Close() error {
 	return nil
 }
 
-// Dropped returns the beginnings of the values of a resource that could be read before a reload, and cannot be read now. "" stands for
-// values that are not encrypted. A key is known by its name: one that stays with another secret is not among them.
+// Dropped returns the prefixes of stored values of a resource that could be read before a reload, and cannot be
+// read now. "" stands for values that are not encrypted. Keys are compared by name: if a key keeps its name and
+// gets another secret, it is not in the result.
 type Dropped func(gr schema.GroupResource) []string
 
-// Holds reports whether a stored value begins as one of prefixes, a result of Dropped.
+// Holds reports whether a stored value has one of the prefixes, which are a result of Dropped.
 func Holds(prefixes []string, value []byte) bool {
 	return slices.ContainsFunc(prefixes, func(prefix string) bool {
 		if prefix == "" {
@@ -147,19 +148,19 @@ func Holds(prefixes []string, value []byte) bool {
 	})
 }
 
-// OnReload sets a function that is called after each successful reload, because values that could not be decrypted
-// before may be readable then, and others not any more. f should not block for long.
+// OnReload sets a function that is called after each successful reload, because afterwards some values can be
+// decrypted that could not be before, and others can no longer be decrypted. f should not block for long.
 func (e *Encryption) OnReload(f func(Dropped)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.onReload = f
 }
 
-// CountReload counts the result of an attempt to reload in the metrics. A failure that repeats itself is counted once, as
-// the caller decides.
+// CountReload counts the result of an attempt to reload in the metrics. The caller should count a failure that
+// repeats itself only once.
 func (e *Encryption) CountReload(err error) { e.opts.Metrics.configReload(err) }
 
-// notifyReload calls the function of OnReload.
+// notifyReload calls the function that OnReload has set.
 func (e *Encryption) notifyReload(before *providers) {
 	e.mu.Lock()
 	f := e.onReload
@@ -173,9 +174,9 @@ func (e *Encryption) notifyReload(before *providers) {
 	})
 }
 
-// Reload reads the file with read, and puts it into use if it has changed and all its plug-ins answer. A file that is
-// invalid, or with a plug-in that does not answer, is an error, and the configuration in use stays. Reload must not be
-// called concurrently, nor after Close. ctx limits the wait for plug-ins.
+// Reload reads the file with read, and puts it into use if it has changed and all its plug-ins answer. If the file
+// is invalid or one of its plug-ins does not answer, Reload returns an error, and the configuration in use stays.
+// Reload must not be called concurrently or after Close. ctx limits the wait for plug-ins.
 func (e *Encryption) Reload(ctx context.Context, read func(path string) ([]byte, error)) error {
 	document, err := readConfig(e.opts.File, read)
 	if err != nil {
@@ -252,7 +253,7 @@ func (t *ResourceTransformer) ToStore(ctx context.Context, key string, plain []b
 	return t.e.current.Load().transformerFor(t.gr).ToStore(t.withResource(ctx), t.authenticatedData(key), plain)
 }
 
-// FromStore returns the plain value of the value stored under key, and whether a write would now store it with another
+// FromStore returns the plain value of the value stored under key, and whether a write would now use another
 // provider or key. It never waits for a plug-in: if one must be called, the error is a *storage.PendingError.
 func (t *ResourceTransformer) FromStore(ctx context.Context, key string, value []byte) ([]byte, bool, error) {
 	return t.e.current.Load().transformerFor(t.gr).FromStore(t.withResource(ctx), t.authenticatedData(key), value)

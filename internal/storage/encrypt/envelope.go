@@ -25,8 +25,8 @@ const (
 	hkdfSource sourceType = 1 // a seed from which each value's AES-GCM key is derived
 )
 
-// envelope is the stored form of a value of KMS v2 (message EncryptedObject in k8s.io/kms): the encrypted data, and the
-// key to it, which is itself encrypted with a key that never leaves the plug-in.
+// envelope is the stored form of a value of KMS v2 (message EncryptedObject in k8s.io/kms): the encrypted data,
+// and the key of this data. That key is itself encrypted with a key that never leaves the plug-in.
 type envelope struct {
 	data        []byte
 	keyID       string
@@ -149,7 +149,7 @@ func checkKeyID(id string) error {
 	return nil
 }
 
-// keyHash identifies the encrypted key in the cache.
+// keyHash identifies the encrypted key of the envelope in the cache of decrypted keys.
 func (e *envelope) keyHash() [sha256.Size]byte {
 	key := envelope{keyID: e.keyID, source: e.source, annotations: e.annotations, sourceType: e.sourceType}
 	return sha256.Sum256(key.append(nil))

@@ -79,7 +79,8 @@ func TestKMSHangs(t *testing.T) {
 	}
 }
 
-// TestOnReload checks that the function is called when another configuration is in use, and is told what cannot be read any more.
+// TestOnReload checks that the function is called when another configuration is in use, and that its argument
+// returns the prefixes that can no longer be read.
 func TestOnReload(t *testing.T) {
 	secrets := schema.GroupResource{Resource: "secrets"}
 	second := keys("aesgcm", "second", secretOf(16))

@@ -32,10 +32,10 @@ const (
 	maxCachedKeys = 1000
 )
 
-// plugin is a KMS v2 provider: a program that listens on a Unix socket (KEP-3299). Values are encrypted with keys that
-// are derived from a random seed, and each value is stored together with the seed, which the plug-in has encrypted.
-// (KEP-3299 calls the seed the DEK source.) The plug-in is called when the server starts, when its key changes, and
-// when a value has a seed that this process has not decrypted before, but not for each value.
+// plugin is a KMS v2 provider: a program that listens on a Unix socket (KEP-3299). Values are encrypted with keys
+// that are derived from a random seed. The plug-in encrypts the seed, and each value is stored together with the
+// encrypted seed. (KEP-3299 calls the seed the DEK source.) The plug-in is called when the server starts, when its
+// key changes, and when a value has a seed that this process has not decrypted before, but not for each value.
 type plugin struct {
 	name    string
 	timeout time.Duration // of one call
@@ -54,8 +54,8 @@ type plugin struct {
 // writeState is the seed and key with which values are written.
 type writeState struct {
 	source atomic.Pointer[writeSource] // nil until the plug-in has answered for the first time
-	// validUntil is when values are no longer written with source, unless the plug-in confirms the key before. It is in
-	// Unix nanoseconds.
+	// validUntil is the time, in Unix nanoseconds, after which source is no longer used for writes. It is extended
+	// when the plug-in confirms the key.
 	validUntil atomic.Int64
 }
 
@@ -63,7 +63,7 @@ type writeState struct {
 type pluginStatus struct {
 	mu  sync.Mutex // held during a poll; guards the fields below
 	err error      // result of the last poll
-	at  time.Time  // when it ended
+	at  time.Time  // when the last poll ended
 }
 
 // keyCache contains the decrypted keys and seeds, at most maxCachedKeys.
@@ -126,7 +126,8 @@ func (p *plugin) recentHealth(ctx context.Context, age time.Duration) error {
 	return p.poll(ctx)
 }
 
-// pollUntilDone polls the plug-in until ctx ends. The result of a poll just before is used as the first one.
+// pollUntilDone polls the plug-in until ctx ends. If there was a poll shortly before, its result counts as the
+// first poll.
 func (p *plugin) pollUntilDone(ctx context.Context) {
 	failing := p.recentHealth(ctx, healthyPollInterval) != nil
 	for {
@@ -180,8 +181,8 @@ func (p *plugin) checkStatus(ctx context.Context) error {
 	return nil
 }
 
-// renewSource creates a seed and has the plug-in encrypt it. keyID is the key of the plug-in's status; the seed must be
-// encrypted with the same key.
+// renewSource creates a seed and lets the plug-in encrypt it. keyID is the key ID in the status of the plug-in.
+// The plug-in must encrypt the seed with the same key.
 func (p *plugin) renewSource(ctx context.Context, keyID string) error {
 	began, seed := time.Now(), make([]byte, seedSize)
 	_, err := rand.Read(seed)
@@ -274,8 +275,8 @@ func (p *plugin) pending(e *envelope) error {
 	}
 }
 
-// obtain has the plug-in decrypt the key of an envelope. Callers that need the same key share one call. The call is not
-// cancelled with the context of a caller; it ends after p.timeout or with the connection.
+// obtain lets the plug-in decrypt the key of an envelope. Callers that need the same key share one call. The call
+// is not cancelled with the context of a caller. It ends after p.timeout or when the connection is closed.
 func (p *plugin) obtain(ctx context.Context, e *envelope, hash [sha256.Size]byte) error {
 	answer := p.keys.calls.DoChan(string(hash[:]), func() (any, error) { return nil, p.decrypt(e, hash) })
 	select {
@@ -286,8 +287,8 @@ func (p *plugin) obtain(ctx context.Context, e *envelope, hash [sha256.Size]byte
 	}
 }
 
-// decrypt calls the plug-in to decrypt the key of an envelope, and adds it to the cache. obtain runs it once at a time
-// for each key.
+// decrypt calls the plug-in to decrypt the key of an envelope, and adds it to the cache. obtain does not run it
+// concurrently for the same key.
 func (p *plugin) decrypt(e *envelope, hash [sha256.Size]byte) error {
 	if p.decryptedKey(hash) != nil {
 		return nil // another call has just decrypted it
@@ -309,7 +310,7 @@ func (p *plugin) decrypt(e *envelope, hash [sha256.Size]byte) error {
 	return nil
 }
 
-// cacheKey adds the transformer of a key to the cache, and removes the oldest one if there are too many.
+// cacheKey adds the transformer of a key to the cache. If there are too many, it removes the oldest one.
 func (p *plugin) cacheKey(hash [sha256.Size]byte, t Transformer) {
 	p.keys.mu.Lock()
 	defer p.keys.mu.Unlock()

@@ -22,8 +22,8 @@ const (
 	toStorage   = "to_storage"
 )
 
-// maxKeySeries limits the series with the hash of a plug-in's key as a label, because each stored value may contain
-// another key ID.
+// maxKeySeries limits the number of series with the hash of a key ID as a label, because each stored value may
+// contain another key ID.
 const maxKeySeries = 100
 
 // Metrics counts the operations of encryption, with the names and labels of kube-apiserver. Without an encryption
@@ -31,7 +31,7 @@ const maxKeySeries = 100
 type Metrics struct {
 	*metrics.Set
 
-	server   string // label of the identity of the API server: its hash
+	server   string // label that identifies the API server: the hash of its identity
 	values   valueMetrics
 	dataKeys dataKeyMetrics
 	plugins  pluginMetrics
@@ -45,7 +45,7 @@ type valueMetrics struct {
 	durations  *prometheus.HistogramVec
 }
 
-// dataKeyMetrics counts seeds (see plugin), and their cache.
+// dataKeyMetrics counts seeds (see plugin) and misses of their cache.
 type dataKeyMetrics struct {
 	cacheMisses prometheus.Counter
 	generations prometheus.Histogram
@@ -157,7 +157,7 @@ func (m *Metrics) transformed(ctx context.Context, kind, prefix string, began ti
 // resourceKey is the context key of the resource of a transformation, a string.
 type resourceKey struct{}
 
-// intercept measures the calls of a plug-in.
+// intercept returns an interceptor that measures the calls of a plug-in.
 func (m *Metrics) intercept(provider string) grpc.UnaryClientInterceptor {
 	return func(
 		ctx context.Context, method string, request, reply any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker,
@@ -236,7 +236,8 @@ func hashLabel(text string) string {
 	return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(text)))
 }
 
-// grpcCode returns the status label of a transformation: the gRPC code if a plug-in has returned one.
+// grpcCode returns the status label of a transformation: "OK", the gRPC code that a plug-in has returned, or
+// "unknown-non-grpc".
 func grpcCode(err error) string {
 	if err == nil {
 		return codes.OK.String()
@@ -254,7 +255,7 @@ type boundedLabels struct {
 	order   [][]string
 }
 
-// add adds labels. If there are too many, it removes the oldest ones and returns them.
+// add adds labels. If there are too many elements, it removes the oldest element and returns it.
 func (l *boundedLabels) add(labels []string) (old []string) {
 	if l.members == nil {
 		l.members = map[string]bool{}

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// nonZeroSeries returns the value of each series that is not zero. For a histogram it is the number of observations,
-// and times are replaced by 1.
+// nonZeroSeries returns the value of each series that is not zero. For a histogram, the value is the number of
+// observations. Values that are times are replaced by 1.
 func nonZeroSeries(t *testing.T, m *Metrics) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -45,7 +45,7 @@ func nonZeroSeries(t *testing.T, m *Metrics) map[string]float64 {
 	return out
 }
 
-// want compares the series that begin with one of the prefixes.
+// want checks that the series that begin with one of the prefixes are the expected ones.
 func want(t *testing.T, got map[string]float64, prefixes []string, expected map[string]float64) {
 	t.Helper()
 	for name, v := range got {

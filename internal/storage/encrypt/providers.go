@@ -88,8 +88,8 @@ func (p *providers) newProvider(c *providerConfiguration, log *slog.Logger, metr
 	return prefixed{"", Identity}, nil
 }
 
-// transformerFor returns the transformer of a resource, else of the wildcard of its group, else of the wildcard of all
-// resources, else Identity.
+// transformerFor returns the transformer of a resource. If the resource has none, it returns the one of the
+// wildcard of its group, then the one of the wildcard of all resources, and otherwise Identity.
 func (p *providers) transformerFor(gr schema.GroupResource) Transformer {
 	if t, ok := p.resources[gr]; ok {
 		return t
@@ -102,11 +102,12 @@ func (p *providers) transformerFor(gr schema.GroupResource) Transformer {
 	return Identity
 }
 
-// prefixesOf returns the beginnings of the values that a transformer can read, with the names of their keys.
+// prefixesOf returns the prefixes of the stored values that a transformer can read, including the names of the
+// keys.
 func prefixesOf(t Transformer) (list []string) {
 	c, ok := t.(chain)
 	if !ok {
-		return []string{""} // it is Identity, or a part that has one key
+		return []string{""} // Identity, or a transformer with one key
 	}
 	for _, part := range c.list {
 		for _, rest := range prefixesOf(part.Transformer) {

@@ -19,7 +19,7 @@ type Recorder interface {
 	MessageReceived(kind, method string)
 	// CallEnded is called after a call. code is the name of its gRPC code, such as OK or Unavailable.
 	CallEnded(kind, method, code string)
-	// LeaseFull is called when a lease is given to no more keys, with the number of keys that it was given to.
+	// LeaseFull is called when a lease is no longer assigned to further keys. keys is the number of its keys.
 	LeaseFull(keys int)
 }
 

@@ -12,7 +12,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// Commit implements storage.Store. A transaction whose conditions do not hold reads the current entries of their keys.
+// Commit implements storage.Store. If a condition does not hold, the same transaction reads the current entries of
+// the keys in the conditions.
 func (s *Store) Commit(ctx context.Context, txn storage.Txn) (int64, error) {
 	if err := s.enter(ctx); err != nil {
 		return 0, err
@@ -48,7 +49,8 @@ func (s *Store) Commit(ctx context.Context, txn storage.Txn) (int64, error) {
 	}
 }
 
-// comparisons returns etcd's comparisons for conditions, and the reads of their keys for the case that one fails.
+// comparisons returns etcd's comparisons for conditions, and the reads of their keys that etcd makes if a
+// condition fails.
 func (s *Store) comparisons(conditions []storage.Condition) ([]clientv3.Cmp, []clientv3.Op, error) {
 	compares := make([]clientv3.Cmp, len(conditions))
 	gets := make([]clientv3.Op, len(conditions))
@@ -63,7 +65,7 @@ func (s *Store) comparisons(conditions []storage.Condition) ([]clientv3.Cmp, []c
 	return compares, gets, nil
 }
 
-// operations returns etcd's operations for ops, and the leases that they use, by their times to live.
+// operations returns etcd's operations for ops, and the leases that they use. The map key is the time to live.
 func (s *Store) operations(ctx context.Context, ops []storage.Op) ([]clientv3.Op, map[int64]clientv3.LeaseID, error) {
 	out := make([]clientv3.Op, len(ops))
 	var used map[int64]clientv3.LeaseID

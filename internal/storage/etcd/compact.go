@@ -11,12 +11,12 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// compactKey is shared with the kube-apiservers of the cluster. Each update of it by an API server is a turn: its
-// version is the number of the turn, and its value the revision to which that turn compacts.
+// compactKey is shared with the kube-apiservers of the cluster. Each update of the key by an API server is a turn:
+// the version of the key is the number of the turn, and its value is the revision to which that turn compacts.
 const compactKey = "compact_rev_key"
 
-// compactionTurn is the state of the compaction that an API server has seen: the last version of the key, and the
-// current revision at that time.
+// compactionTurn is a turn that an API server has observed: the version of the key, and the current revision at
+// that time.
 type compactionTurn struct{ version, revision int64 }
 
 // runCompactor takes part in the compaction of the cluster, together with the other API servers.
@@ -42,10 +42,10 @@ func (s *Store) runCompactor() {
 }
 
 // takeTurn tries to update the key, on condition that its version is that of t. If it succeeds, it compacts to the
-// revision of t. It returns the current turn.
+// revision of t. It returns the turn that it has observed.
 //
-// Example: two servers saw version 7 at revision 1000. At the next interval the first one writes version 8 and compacts
-// to revision 1000; the second one fails to write and learns version 8.
+// Example: two servers have observed version 7 at revision 1000. At the next interval the first server writes
+// version 8 and compacts to revision 1000. The second server fails to write, and observes version 8.
 func (s *Store) takeTurn(ctx context.Context, t compactionTurn) (compactionTurn, error) {
 	r, err := s.client.Txn(ctx).
 		If(clientv3.Compare(clientv3.Version(compactKey), "=", t.version)).
@@ -85,7 +85,8 @@ func (s *Store) compactedError(ctx context.Context, revision int64) error {
 	return &storage.CompactedError{Revision: revision, Compacted: known}
 }
 
-// probeCompacted returns the compaction revision, 0 if it cannot be determined.
+// probeCompacted returns the compaction revision, or 0 if it cannot be determined. It starts a watch at revision,
+// which etcd refuses with the compaction revision.
 func (s *Store) probeCompacted(ctx context.Context, revision int64) int64 {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

@@ -15,12 +15,12 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// Error is the error of a request that the cluster did not answer. For a Commit it is unknown whether the
-// transaction took effect.
+// Error is the error of a request that the cluster did not answer. After a Commit with this error it is unknown
+// whether the transaction took effect.
 type Error struct {
 	Op string
-	// Timeout is true if the cluster accepted the request and did not complete it in its own time, for example without a
-	// quorum. Otherwise the cluster could not be reached, or its answer was invalid.
+	// Timeout is true if the cluster accepted the request and did not complete it within etcd's own time limit,
+	// for example because it has no quorum. Otherwise the cluster could not be reached, or its answer was invalid.
 	Timeout bool
 	Cause   error
 }
@@ -29,7 +29,7 @@ func (e *Error) Error() string { return fmt.Sprintf("etcd: %s: %v", e.Op, e.Caus
 
 func (e *Error) Unwrap() error { return e.Cause }
 
-// Status returns the response for a client: 504 or 503.
+// Status returns the response for a client. Its code is 504 after a timeout, and otherwise 503.
 func (e *Error) Status() metav1.Status {
 	s := metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable,

@@ -21,7 +21,8 @@ import (
 
 // Tests that need an etcd server are in test/etcd.
 
-// TestSharedReadsBeginAfterTheCall runs in a bubble, where a read takes so long that all callers ask meanwhile.
+// TestSharedReadsBeginAfterTheCall runs in a synctest bubble. A read takes so long there that all callers call get
+// meanwhile.
 func TestSharedReadsBeginAfterTheCall(t *testing.T) {
 	synctest.Test(t, testSharedReadsBeginAfterTheCall)
 }

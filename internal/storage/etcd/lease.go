@@ -11,20 +11,21 @@ import (
 const (
 	// maxLeaseObjects is the largest number of keys of a lease. etcd deletes all keys of a lease in one transaction.
 	maxLeaseObjects = 1000
-	// leaseMargin is the time before the end of its reuse time at which a lease is no longer assigned to keys, so that
-	// the commit arrives in time.
+	// leaseMargin is the time before the end of the reuse time of a lease. In this margin the lease is no longer
+	// assigned to keys, so that the commit arrives in time.
 	leaseMargin = 500 * time.Millisecond
 )
 
-// leases shares leases between keys with the same time to live, because a lease costs etcd more than a key. A lease
-// lives longer than the time to live of its keys, by the time during which it is given to further keys (reuseTime).
+// leases shares leases between keys with the same time to live, because a lease costs etcd more than a key. The
+// life of a lease is the time to live of its keys, plus the time during which it is assigned to further keys
+// (reuseTime).
 //
 // Example: an Event with a time to live of 3600 seconds gets a lease of 3660 seconds. During the first minute (less
 // leaseMargin) up to 1000 Events get the same lease. Each of them lives for at least 3600 seconds.
 type leases struct {
 	grant func(ctx context.Context, ttl int64) (clientv3.LeaseID, error)
 	now   func() time.Time
-	// full is called with the number of keys of a lease that is replaced.
+	// full is called when a lease is replaced, with the number of its keys.
 	full func(keys int)
 	// maxReuse is the longest reuse time.
 	maxReuse time.Duration
@@ -35,15 +36,16 @@ type leases struct {
 
 // sharedLease is the current lease for keys with one time to live.
 type sharedLease struct {
-	// lock contains one element while a goroutine uses the fields below, also while a lease is granted. It is a channel,
-	// so that waiting for it can end with a context.
+	// lock contains one element while a goroutine uses the fields below, even while a lease is granted. It is a
+	// channel, so that a goroutine can stop waiting for it when its context ends.
 	lock       chan struct{}
 	id         clientv3.LeaseID
 	reuseUntil time.Time // the lease is not given to keys after this time
 	objects    int
 }
 
-// reuseTime returns for how long a lease is given to keys: a twentieth of the time to live, in whole seconds.
+// reuseTime returns for how long a lease is assigned to keys: a twentieth of the time to live in whole seconds, at
+// least one second and at most maxReuse.
 func (l *leases) reuseTime(ttl int64) time.Duration {
 	return max(time.Second, min(l.maxReuse, time.Duration(ttl/20)*time.Second)).Truncate(time.Second)
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // zapTo passes the log of the etcd client to slog. Warnings of the client about single attempts become debug
-// messages, because it repeats these; failures that matter are returned as errors.
+// messages, because the client repeats the attempts. Failures that matter are returned as errors.
 func zapTo(log *slog.Logger) *zap.Logger { return zap.New(&slogCore{log}) }
 
 // slogCore implements zapcore.Core.

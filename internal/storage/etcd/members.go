@@ -20,21 +20,21 @@ const (
 )
 
 // startMemberCheck is called when a request takes longer than expected. It starts checkMembers in the background,
-// unless that runs already.
+// unless it is running already.
 func (s *Store) startMemberCheck() {
 	if len(s.opts.Endpoints) == 1 || !s.checkingMembers.CompareAndSwap(false, true) {
 		return
 	}
-	s.mu.Lock() // no task is started after Close
+	s.mu.Lock() // prevents that a task is started after Close
 	defer s.mu.Unlock()
 	if s.lifetime.ctx.Err() == nil {
 		s.lifetime.tasks.Go(s.checkMembers)
 	}
 }
 
-// checkMembers sends requests only to members that answer and have a leader, until all members do. Without this the
-// client would use a connection to a member that is suspended or cannot be reached until keepAliveInterval and
-// keepAliveTimeout have passed.
+// checkMembers makes the client send requests only to members that answer and have a leader, until all members do.
+// Otherwise the client would continue to use a connection to a member that is suspended or cannot be reached,
+// until keepAliveInterval and keepAliveTimeout have passed.
 func (s *Store) checkMembers() {
 	defer s.checkingMembers.Store(false)
 	inUse := s.opts.Endpoints
@@ -44,7 +44,7 @@ func (s *Store) checkMembers() {
 			return
 		}
 		if len(good) == 0 {
-			good = s.opts.Endpoints // no member is better than another
+			good = s.opts.Endpoints // all are equally bad
 		}
 		if !slices.Equal(good, inUse) {
 			s.opts.Logger.Warn("etcd: members that do not answer are left out", "used", good, "all", s.opts.Endpoints)

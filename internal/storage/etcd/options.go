@@ -27,21 +27,21 @@ const DefaultPrefix = "/registry"
 type Options struct {
 	// Endpoints are the client URLs of the members. Requests go to all of them in turn.
 	Endpoints []string
-	// TLS returns the TLS configuration of a new connection: the authorities of the members' certificates, and the client
-	// certificate. It is called for each connection. nil means that the schemes of the endpoints decide, with the
-	// authorities of the system. What it returns must not be changed.
+	// TLS returns the TLS configuration of a new connection: the authorities of the members' certificates, and the
+	// client certificate. It is called for each connection. nil means that the schemes of the endpoints decide,
+	// with the authorities of the system. The returned configuration must not be changed.
 	TLS func() *tls.Config
 	// Prefix replaces /registry at the beginning of keys in etcd; "" leaves keys unchanged. With a prefix, keys outside
 	// /registry are refused.
 	Prefix string
 
-	// CompactionInterval is the interval in which this process tries to compact, and the least history that is kept; 0
-	// leaves compaction to other processes.
+	// CompactionInterval is the interval in which this process tries to compact. Changes are kept for at least
+	// this time. 0 leaves compaction to other processes.
 	CompactionInterval time.Duration
 	// LeaseReuse is the longest time during which a lease is given to further keys; 0 means a minute.
 	LeaseReuse time.Duration
-	// PollInterval is the interval in which members are asked for their size and version; 0 means 30 seconds, a
-	// negative value only once.
+	// PollInterval is the interval in which the size and version of the members are requested; 0 means 30 seconds,
+	// and a negative value means only once.
 	PollInterval time.Duration
 	// DialTimeout limits the wait for the first answer of the cluster; 0 means 20 seconds.
 	DialTimeout time.Duration
@@ -91,7 +91,8 @@ func (o Options) dial() []grpc.DialOption {
 		options = append(options, grpc.WithChainUnaryInterceptor(recordUnary(o.Recorder)),
 			grpc.WithChainStreamInterceptor(recordStreams(o.Recorder)))
 	}
-	// The client itself decides which endpoints have TLS. A cluster with both has the configuration of the start.
+	// The client itself decides which endpoints use TLS. If only some endpoints use TLS, the configuration that
+	// was read at the start is used.
 	plain := func(endpoint string) bool { return strings.HasPrefix(endpoint, "http://") }
 	if o.TLS != nil && !slices.ContainsFunc(o.Endpoints, plain) {
 		options = append(options, grpc.WithTransportCredentials(
@@ -108,9 +109,9 @@ func (o Options) dial() []grpc.DialOption {
 	}))
 }
 
-// currentCredentials are transport credentials with the TLS configuration of the time of each connection.
+// currentCredentials are transport credentials that read the TLS configuration for each new connection.
 type currentCredentials struct {
-	credentials.TransportCredentials // of the start
+	credentials.TransportCredentials // with the configuration read at the start
 	config                           func() *tls.Config
 }
 
@@ -126,10 +127,11 @@ func (c *currentCredentials) Clone() credentials.TransportCredentials {
 	return &currentCredentials{TransportCredentials: c.TransportCredentials.Clone(), config: c.config}
 }
 
-// probeTime limits the time in which a member must accept a connection that finds out why it cannot be reached.
+// probeTime limits the time for which probe waits until a member accepts a connection.
 const probeTime = 3 * time.Second
 
-// probe connects to each endpoint and returns why that fails. It returns nil if all accept connections.
+// probe connects to each endpoint. It returns the reasons why connections fail, or nil if all endpoints accept
+// them.
 func (o Options) probe(ctx context.Context) error {
 	errs := make([]error, len(o.Endpoints))
 	var probes sync.WaitGroup
@@ -162,7 +164,7 @@ func (o Options) probeEndpoint(ctx context.Context, endpoint string) error {
 	conn, err := dial(ctx, "tcp", address)
 	var refused *os.SyscallError
 	if errors.As(err, &refused) {
-		return refused.Err // the rest of the message repeats the address
+		return refused.Err // the outer error repeats the address
 	}
 	if err != nil {
 		return err
@@ -185,7 +187,7 @@ func (o Options) probeEndpoint(ctx context.Context, endpoint string) error {
 	if err := secure.HandshakeContext(ctx); err != nil {
 		return err
 	}
-	// With TLS 1.3 a member that refuses the client's certificate sends this after the handshake.
+	// With TLS 1.3, a member sends the refusal of a client certificate after the handshake.
 	if err := secure.SetReadDeadline(time.Now().Add(refusalTime)); err != nil {
 		return err
 	}
@@ -253,8 +255,8 @@ func (s span) intersect(o span) span {
 
 func (s span) empty() bool { return s.hi != "" && s.lo >= s.hi }
 
-// wire returns the range in the form of etcd's requests: as key, a zero byte means the smallest key, and as end it
-// means no end.
+// wire returns the range in the form of etcd's requests. A key with one zero byte means the smallest key, and an
+// end with one zero byte means no end.
 func (s span) wire() (key, end string) {
 	key, end = s.lo, s.hi
 	if key == "" {

@@ -23,10 +23,12 @@ func (p Part) Watch(ctx context.Context, prefix string, from int64) (storage.Wat
 // Close implements storage.Store.
 func (p Part) Close() error { return nil }
 
-// Contains reports whether a key, or all keys with this prefix, belong to p.
+// Contains reports whether a key belongs to p. If a prefix is passed that Parts was called with, it reports
+// whether all keys with this prefix belong to p.
 func (p Part) Contains(key string) bool { return key >= p.Lo && (p.Hi == "" || key < p.Hi) }
 
-// Parts divides the keys into three parts: those before the given prefix, those with it, and those after it.
+// Parts divides the keys into three parts: the keys before the given prefix, the keys with this prefix, and the
+// keys after them.
 func (s *Store) Parts(prefix string) []Part {
 	end := storage.PrefixEnd(prefix)
 	return []Part{{s, "", prefix}, {s, prefix, end}, {s, end, ""}}

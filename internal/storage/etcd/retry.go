@@ -17,13 +17,14 @@ const (
 	// may be large.
 	shortAttemptTimeout = time.Second     // for requests with a small answer
 	readAttemptTimeout  = 3 * time.Second // for requests whose answer may be a page of large objects
-	// maxRetryTime replaces retryTime after an attempt that took long. It is longer than etcd itself waits for a quorum.
+	// maxRetryTime replaces retryTime after an attempt that took long. It is longer than the time for which etcd
+	// itself waits for a quorum.
 	maxRetryTime = 15 * time.Second
 )
 
 // retry retries an operation for a limited time. The operation must be safe to repeat. It is repeated if it failed
 // because a member stopped, does not answer, or is electing a leader. attempt is the timeout of the first attempt.
-// suspect is called for each attempt that took too long.
+// suspect is called after each attempt that got no answer within its timeout.
 func retry[R any](
 	ctx context.Context, suspect func(), attempt time.Duration, do func(context.Context) (R, error),
 ) (R, error) {
@@ -36,7 +37,7 @@ func retry[R any](
 		cancel()
 		if err != nil && time.Since(tried) >= shortAttemptTimeout {
 			suspect()
-			limit = maxRetryTime // perhaps only this member is bad, so try others for longer
+			limit = maxRetryTime // other members may answer, so try for longer
 		}
 		if silent {
 			attempt *= 2

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// sharedReads shares reads of the current revision between callers. A read answers the callers that called before it
-// began, so that the result includes everything that was committed before their calls. (With x/sync's singleflight a
-// caller could get the result of a read that began before the call.)
+// sharedReads shares reads of the current revision between callers. A read only serves callers that called get
+// before it began, so that its result includes everything that was committed before their calls. (With x/sync's
+// singleflight a caller could get the result of a read that began before the call.)
 //
 // Example: A calls, and a read begins. B and C call during it: they wait for the next read, which begins when the first
 // one has ended and answers both.

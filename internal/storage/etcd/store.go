@@ -21,9 +21,11 @@ import (
 const (
 	keepAliveInterval = 10 * time.Second
 	keepAliveTimeout  = 5 * time.Second
-	// maxRequestBytes limits a request in the client. The limit of the members is lower and decides.
+	// maxRequestBytes is the client's limit for a request. The members have a lower limit, which is the effective
+	// one.
 	maxRequestBytes = 64 << 20
-	// revisionTimeout limits a read of the current revision. It is longer than etcd itself waits for a quorum.
+	// revisionTimeout limits a read of the current revision. It is longer than the time for which etcd itself
+	// waits for a quorum.
 	revisionTimeout = 10 * time.Second
 	// missingKey is a key that does not exist. A read of it returns the current revision.
 	missingKey = "keelson.dev/barrier"
@@ -93,8 +95,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		DialKeepAliveTime:    keepAliveInterval,
 		DialKeepAliveTimeout: keepAliveTimeout,
 		MaxCallSendMsgSize:   maxRequestBytes,
-		// The client would retry a transaction that a member has given up on until the context of the caller ends. Requests
-		// that may be retried are retried in this package instead.
+		// The client would retry a transaction until the context of the caller ends if a member reports a timeout.
+		// This package retries the requests that may be retried.
 		MaxUnaryRetries: 1,
 		Logger:          zapTo(o.Logger),
 	})
@@ -339,9 +341,9 @@ func (s *Store) readRevisionWithin(ctx context.Context) (int64, error) {
 	return r.Header.Revision, nil
 }
 
-// revisionWentBack is called when the cluster is at a lower revision than before, because its data was replaced by an
-// old backup. The data in the memory of this process and of its clients is then wrong, and revisions are used again. It
-// returns the error of all later calls.
+// revisionWentBack is called when the cluster is at a lower revision than before, because its data was replaced by
+// an old backup. The data in the memory of this process and of its clients is then wrong, and the same revisions
+// stand for other changes. It returns the error that all later calls return.
 func (s *Store) revisionWentBack(before, now int64) error {
 	err := fmt.Errorf(
 		"%w: the cluster is at revision %d and was at %d: its data was replaced by older data", storage.ErrFailed, now,

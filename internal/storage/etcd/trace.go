@@ -10,7 +10,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/tracing"
 )
 
-// traced records a span for each call of gRPC whose context has one.
+// traced records a span for each gRPC call whose context already has a span.
 func traced(
 	ctx context.Context, method string, in, out any, conn *grpc.ClientConn, invoke grpc.UnaryInvoker,
 	options ...grpc.CallOption,

@@ -19,19 +19,20 @@ import (
 )
 
 const (
-	// maxQueuedBatches is the number of batches that wait for Next. When it is reached, the stream is not read, so that
-	// etcd waits, too.
+	// maxQueuedBatches is the largest number of batches that wait for Next. When it is reached, the stream is not
+	// read, so that etcd must wait too.
 	maxQueuedBatches = 16
 
 	minReconnectPause, maxReconnectPause = 50 * time.Millisecond, 2 * time.Second
 	// A request for progress is repeated after these pauses, because etcd drops requests while it has changes to send.
 	minProgressPause, maxProgressPause = 5 * time.Millisecond, 100 * time.Millisecond
-	// A stream that should send something is closed after minSilence without a response: its member is suspended or cannot
-	// be reached, and another member may serve. The limit doubles for each following stream without a response.
+	// A stream from which a response is expected is closed after minSilence without one, because its member may be
+	// suspended or unreachable, and another member may answer. The limit doubles for each further stream without a
+	// response.
 	minSilence, maxSilence = 3 * time.Second, keepAliveInterval + keepAliveTimeout
 )
 
-// errSilent ends a stream that does not send what it should.
+// errSilent ends a stream that does not send an expected response.
 var errSilent = errors.New("the member says nothing")
 
 // errFirstRevisionPassed makes the watcher start the stream again one revision earlier, because the first wanted
@@ -211,8 +212,8 @@ func (s *Store) openStream(ctx context.Context, in span, from int64) (pb.Watch_W
 	}}})
 }
 
-// runStream opens one stream and queues its changes until the stream ends, or until it has been silent for silence
-// although a response was expected.
+// runStream opens one stream and queues its changes. It returns when the stream ends, or when an expected response
+// has not arrived for the duration silence.
 func (w *watcher) runStream(silence time.Duration) error {
 	ctx, cancel := context.WithCancelCause(w.ctx)
 	defer cancel(nil)
@@ -335,9 +336,9 @@ func (t *silenceTimer) receiveEnds() {
 	t.responses.Add(1)
 }
 
-// watch calls silent once, when for the duration silence no response was received although one was expected and waited
-// for all the time. It checks several times during that duration, so that the time while this process is suspended does
-// not count.
+// watch calls silent once, when no response was received for the duration silence although one was expected and
+// waited for all that time. It checks several times during this time, so that a time in which this process was
+// suspended does not count.
 func (t *silenceTimer) watch(ctx context.Context, silence time.Duration, due func() bool, silent func()) {
 	const looks = 8
 	ticker := time.NewTicker(silence / looks)
@@ -368,7 +369,7 @@ type assembler struct {
 	next  int64 // changes before this revision are dropped
 	entry func(*mvccpb.KeyValue) storage.Entry
 
-	partial []storage.Event // events of a revision that may continue in the next fragment
+	partial []storage.Event // events of the last revision, which may continue in the next fragment
 }
 
 // add returns the batch that a response completes; its Revision is 0 if there is none. If the previous value of a

@@ -6,7 +6,7 @@ import (
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 )
 
-// cluster is the service of members. There is one, and that cannot be changed.
+// cluster is the service of the list of members. There is one member, and this cannot be changed.
 type cluster struct {
 	pb.UnimplementedClusterServer
 	*Server
@@ -42,7 +42,7 @@ func (m *maintenance) Alarm(context.Context, *pb.AlarmRequest) (*pb.AlarmRespons
 	return &pb.AlarmResponse{Header: m.header()}, nil
 }
 
-// Defragment implements pb.MaintenanceServer. There is no file that could have holes.
+// Defragment implements pb.MaintenanceServer. It does nothing, because there is no file.
 func (m *maintenance) Defragment(context.Context, *pb.DefragmentRequest) (*pb.DefragmentResponse, error) {
 	return &pb.DefragmentResponse{Header: m.header()}, nil
 }

@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// plainHTTP serves what programs that start etcd ask for to know that it runs.
+// plainHTTP serves the requests with which programs that start etcd find out that it runs.
 func (s *Server) plainHTTP() http.Handler {
 	mux := http.NewServeMux()
 	for path, answer := range map[string]string{
@@ -14,7 +14,7 @@ func (s *Server) plainHTTP() http.Handler {
 	} {
 		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, answer) // a client that has gone needs no answer
+			_, _ = io.WriteString(w, answer) // an error means that the client has gone
 		})
 	}
 	for _, path := range []string{"/livez", "/readyz"} {

@@ -15,8 +15,8 @@ type index struct {
 	count  int
 }
 
-// find returns the position of the first key that is not less than key: the block and the position in it. Behind the
-// last key the block is len(blocks).
+// find returns the position of the first key that is not less than key: the block and the position in it. If there
+// is no such key, block is len(blocks).
 func (ind *index) find(key string) (block, i int) {
 	block, _ = slices.BinarySearchFunc(ind.blocks, key, func(b []*versions, key string) int {
 		return strings.Compare(b[len(b)-1].key, key)
@@ -85,10 +85,11 @@ func (ind *index) retain(keep func(*versions) bool) {
 	ind.blocks = slices.DeleteFunc(ind.blocks, func(b []*versions) bool { return len(b) == 0 })
 }
 
-// span is a range of keys as requests name it.
+// span is a range of keys in the form of etcd's requests.
 type span struct {
 	start string
-	// end is the first key behind the span. Empty is a span of one key, and "\x00" a span without an end.
+	// end is the first key after the span. If it is empty, the span has one key. If it is "\x00", the span has no
+	// end.
 	end string
 }
 
@@ -96,7 +97,7 @@ const noEnd = "\x00"
 
 func newSpan(key, end []byte) span { return span{string(key), string(end)} }
 
-// isBefore reports whether the span ends before a key that is not less than its start.
+// isBefore reports whether the span ends before key. key must not be less than the start of the span.
 func (s span) isBefore(key string) bool {
 	switch s.end {
 	case "":

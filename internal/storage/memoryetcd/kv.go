@@ -31,8 +31,8 @@ func (k *keyValues) Range(_ context.Context, r *pb.RangeRequest) (out *pb.RangeR
 // streamedKeys is the number of keys in one part of a streamed range.
 const streamedKeys = 1000
 
-// RangeStream implements pb.KVServer: the keys of Range in parts, of which the last has the header, the count and whether
-// there are more.
+// RangeStream implements pb.KVServer. It sends the keys of Range in parts. Only the last part has the header, the
+// count, and whether there are more keys.
 func (k *keyValues) RangeStream(r *pb.RangeRequest, stream grpc.ServerStreamingServer[pb.RangeStreamResponse]) error {
 	whole, err := k.Range(stream.Context(), r)
 	if err != nil {

@@ -10,9 +10,10 @@ import (
 )
 
 const (
-	// minTTL is the shortest life of a lease in seconds, as in an etcd with its default election timeout.
+	// minTTL is the shortest time to live of a lease in seconds. etcd has this value with its default election
+	// timeout.
 	minTTL = 2
-	// maxTTL is the longest life of a lease in seconds, as in etcd.
+	// maxTTL is the longest time to live of a lease in seconds, as in etcd.
 	maxTTL = 9_000_000_000
 )
 
@@ -23,12 +24,12 @@ type lease struct {
 	keys    map[string]struct{}
 }
 
-// leases has the leases by their number. It has no clock: callers pass the time.
+// leases has the leases by their IDs. It has no clock: its callers pass the time.
 type leases struct{ byID map[int64]*lease }
 
 func newLeases() leases { return leases{map[int64]*lease{}} }
 
-// grant makes a lease and returns its number and its life in seconds. id 0 chooses a number.
+// grant creates a lease and returns its ID and its time to live in seconds. If id is 0, it chooses an ID.
 func (l *leases) grant(id, ttl int64, now time.Time) (int64, int64, error) {
 	if ttl > maxTTL {
 		return 0, 0, rpctypes.ErrGRPCLeaseTTLTooLarge
@@ -48,7 +49,7 @@ func seconds(n int64) time.Duration {
 	return time.Duration(min(n, int64(math.MaxInt64/time.Second))) * time.Second
 }
 
-// keepAlive renews a lease and returns its life in seconds, 0 if there is no such lease.
+// keepAlive renews a lease and returns its time to live in seconds, 0 if there is no such lease.
 func (l *leases) keepAlive(id int64, now time.Time) int64 {
 	found := l.byID[id]
 	if found == nil {
@@ -58,12 +59,12 @@ func (l *leases) keepAlive(id int64, now time.Time) int64 {
 	return found.ttl
 }
 
-// remaining returns the seconds that are left of a lease.
+// remaining returns the remaining time of a lease in seconds, rounded up.
 func (l *lease) remaining(now time.Time) int64 {
 	return int64(math.Ceil(max(l.expires.Sub(now).Seconds(), 0)))
 }
 
-// expired returns the numbers of the leases whose life has ended, in order.
+// expired returns the IDs of the leases whose time has ended, in ascending order.
 func (l *leases) expired(now time.Time) (ids []int64) {
 	for id, one := range l.byID {
 		if !one.expires.After(now) {

@@ -19,7 +19,8 @@ import (
 // Version is the version of etcd whose API is served. The build metadata names the program.
 const Version = "3.6.8+keelson"
 
-// The identity of the only member. Clients compare these numbers only with each other.
+// These are the identity of the cluster and of its only member. Clients only compare these numbers with each
+// other.
 const (
 	clusterID, memberID = 0x6b65656c736f6e, 1
 	raftTerm            = 2
@@ -29,13 +30,14 @@ const (
 	// DefaultMaxRequestBytes and DefaultMaxTxnOps are the defaults of etcd.
 	DefaultMaxRequestBytes = 3 << 19
 	DefaultMaxTxnOps       = 128
-	// DefaultProgressInterval is the interval in which a watch without changes is sent the revision, as in etcd.
+	// DefaultProgressInterval is the interval in which a watch without changes gets the current revision, as in
+	// etcd.
 	DefaultProgressInterval = 10 * time.Minute
 
-	messageOverhead  = 512 << 10       // that a gRPC message may have beyond a request, as in etcd
+	messageOverhead  = 512 << 10       // size of a gRPC message beyond its request, as in etcd
 	keepAliveMinTime = 5 * time.Second // as in etcd
 	expiryInterval   = 500 * time.Millisecond
-	// firstBytesTimeout limits the time until the first bytes of a connection show its protocol.
+	// firstBytesTimeout limits the wait for the first bytes of a connection, which show its protocol.
 	firstBytesTimeout = 10 * time.Second
 )
 
@@ -46,10 +48,10 @@ type Options struct {
 	ClientURLs, PeerURLs []string
 	// MaxRequestBytes limits a request that writes, and MaxTxnOps the operations of a transaction. 0 is the default.
 	MaxRequestBytes, MaxTxnOps int
-	// ProgressInterval is the interval in which a watch with progress notifications is sent the revision while it has
-	// no changes. 0 means the default.
+	// ProgressInterval is the interval in which a watch with progress notifications gets the current revision
+	// while it has no changes. 0 means the default.
 	ProgressInterval time.Duration
-	// Log receives the log; nil is slog.Default().
+	// Log receives log messages; nil means slog.Default().
 	Log *slog.Logger
 	// Now is the clock of the leases; nil is time.Now.
 	Now func() time.Time
@@ -108,7 +110,7 @@ func New(o Options) *Server {
 	return s
 }
 
-// update runs do with the state, which it may change, and notifies the watches.
+// update calls do with the state, which do may change, and wakes the watches if the revision has changed.
 func (s *Server) update(do func(*state) error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -121,15 +123,15 @@ func (s *Server) update(do func(*state) error) error {
 	return err
 }
 
-// read runs do with the state, which it must not change.
+// read calls do with the state, which do must not change.
 func (s *Server) read(do func(*state) error) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return do(s.state)
 }
 
-// Serve serves the connections of a listener until Stop: gRPC, and over HTTP/1 health and version. It returns nil after
-// Stop. Several listeners can be served at the same time.
+// Serve serves the connections of a listener until Stop: gRPC over HTTP/2, and health and version over HTTP/1. It
+// returns nil after Stop. Several listeners can be served at the same time.
 func (s *Server) Serve(l net.Listener) error {
 	if !s.begin() {
 		return l.Close()
@@ -140,7 +142,7 @@ func (s *Server) Serve(l net.Listener) error {
 	s.tasks.Go(func() { _ = s.http.Serve(plain) })
 	defer calls.Close()
 	defer plain.Close()
-	defer l.Close()                                        // stop may keep AfterFunc from it
+	defer l.Close()                                        // needed if stop prevents the call by AfterFunc
 	stop := context.AfterFunc(s.ctx, func() { l.Close() }) // ends Accept
 	defer stop()
 	for {
@@ -158,7 +160,8 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 }
 
-// begin adds a task. Stop waits for it and for the tasks that it starts. begin returns false after Stop was called.
+// begin adds a task. Stop waits for this task and for tasks that are started before it ends. begin returns false
+// after Stop was called.
 func (s *Server) begin() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -169,7 +172,7 @@ func (s *Server) begin() bool {
 	return true
 }
 
-// Stop closes all connections and waits until everything has ended. The content is gone.
+// Stop closes all connections and waits until all tasks have ended. The content is lost.
 func (s *Server) Stop() {
 	s.mu.Lock()
 	s.stop()
@@ -179,11 +182,11 @@ func (s *Server) Stop() {
 	s.tasks.Wait()
 }
 
-// dispatch passes a connection on: HTTP/2 is gRPC.
+// dispatch passes a connection to gRPC if it uses HTTP/2, and otherwise to the HTTP server.
 func dispatch(c net.Conn, calls, plain *queue) {
-	const preface = "PRI" // HTTP/2 begins so, and no method of HTTP/1 does
+	const preface = "PRI" // HTTP/2 begins with this, and no method of HTTP/1 does
 	r := bufio.NewReader(c)
-	_ = c.SetReadDeadline(time.Now().Add(firstBytesTimeout)) // fails only for a closed connection, as Peek then does
+	_ = c.SetReadDeadline(time.Now().Add(firstBytesTimeout)) // fails only on a closed connection, as Peek does
 	first, err := r.Peek(len(preface))
 	if err != nil {
 		c.Close()
@@ -250,7 +253,7 @@ func (q *queue) Close() error {
 // Addr implements net.Listener.
 func (q *queue) Addr() net.Addr { return q.from.Addr() }
 
-// expireLeases deletes the keys of leases whose life has ended, until Stop.
+// expireLeases removes the leases whose time has ended, and deletes their keys, until Stop.
 func (s *Server) expireLeases() {
 	ticker := time.NewTicker(expiryInterval)
 	defer ticker.Stop()

@@ -65,9 +65,10 @@ func open(t *testing.T, address string) storage.Store {
 	return s
 }
 
-// TestConformance runs the suite of stores on the store for etcd clusters and this server.
+// TestConformance runs the conformance suite of stores on a Store of package etcd that is connected to this
+// server.
 func TestConformance(t *testing.T) {
-	var addresses sync.Map // of the server of each store
+	var addresses sync.Map // address of the server, by store
 	make := func(t *testing.T, address string) storage.Store {
 		s := open(t, address)
 		addresses.Store(s, address)
@@ -84,7 +85,7 @@ func TestConformance(t *testing.T) {
 	}))
 }
 
-// TestPlainHTTP checks what programs ask for that start etcd.
+// TestPlainHTTP checks the answers to programs that start etcd.
 func TestPlainHTTP(t *testing.T) {
 	address := start(t, Options{})
 	for path, want := range map[string]string{
@@ -105,7 +106,7 @@ func TestPlainHTTP(t *testing.T) {
 	}
 }
 
-// TestServersAreApart checks that two servers side by side share nothing.
+// TestServersAreApart checks that two servers share no data.
 func TestServersAreApart(t *testing.T) {
 	a, b := connect(t, start(t, Options{})), connect(t, start(t, Options{}))
 	if _, err := a.Put(t.Context(), "key", "value"); err != nil {
@@ -131,7 +132,7 @@ func TestLeasesExpire(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := c.Put(ctx, "b", ""); err != nil { // b leaves the lease
+	if _, err := c.Put(ctx, "b", ""); err != nil { // b no longer has the lease
 		t.Fatal(err)
 	}
 	left, err := c.TimeToLive(ctx, granted.ID, clientv3.WithAttachedKeys())
@@ -185,7 +186,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestProgress checks that a watch without changes is sent the revision, when it asks and at each interval.
+// TestProgress checks that a watch without changes gets the current revision, both on request and at each
+// interval.
 func TestProgress(t *testing.T) {
 	c := connect(t, start(t, Options{ProgressInterval: 10 * time.Millisecond}))
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -208,7 +210,7 @@ func TestProgress(t *testing.T) {
 	t.Fatal("no response has revision 2")
 }
 
-// TestServeAfterStop: a server that was stopped closes the listener of a Serve that comes too late.
+// TestServeAfterStop: if Serve is called after Stop, it closes its listener.
 func TestServeAfterStop(t *testing.T) {
 	s := New(Options{Log: slog.New(slog.DiscardHandler)})
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -32,8 +32,9 @@ func (v *versions) at(revision int64) *mvccpb.KeyValue {
 // state is the content: all keys with their versions, and the log of changes. Each revision after the first has exactly
 // one entry in the log.
 //
-// Example: after put(a), put(b), delete(a) the revision is 4 and the log has one event for each of the revisions 2, 3
-// and 4. After compaction to 3 of a only the deletion is left, and the log begins at 3.
+// Example: after put(a), put(b), delete(a) the revision is 4 and the log has one event for each of the revisions
+// 2, 3 and 4. After the compaction of revision 3, only the deletion of a is left, b is unchanged, and the log
+// begins at 3.
 type state struct {
 	keys     index
 	revision int64
@@ -51,7 +52,7 @@ func newState() *state {
 	return &state{revision: firstRevision, compacted: -1, logStart: firstRevision + 1, leases: newLeases()}
 }
 
-// checkRevision returns the error of a read at a revision. 0 is the current one.
+// checkRevision returns an error if a revision cannot be read. 0 means the current revision.
 func (s *state) checkRevision(revision int64) error {
 	switch {
 	case revision > s.revision:
@@ -74,7 +75,7 @@ func (s *state) compact(revision int64) error {
 	s.keys.retain(func(h *versions) bool {
 		first := sort.Search(len(h.versions), func(i int) bool { return h.versions[i].revision > revision }) - 1
 		if first >= 0 && h.versions[first].kv == nil {
-			first++ // a deleted key is missing as well without its deletion
+			first++ // without this deletion the key is missing as well
 		}
 		for _, v := range h.versions[:max(first, 0)] {
 			s.bytes -= v.size(h.key)
@@ -97,14 +98,15 @@ func (v version) size(key string) int64 {
 	return int64(len(key) + len(v.kv.Value))
 }
 
-// maxEventBytes and maxEventRevisions limit what events returns at a time.
+// maxEventBytes and maxEventRevisions limit the result of one call of events.
 const (
 	maxEventBytes     = 1 << 20
 	maxEventRevisions = 1000
 )
 
-// events returns the events of keys in a span from revision from on, for which keep returns true, and the revision up
-// to which they are complete. It returns all events of a revision or none. from must not be less than logStart.
+// events returns the events of keys in a span, from revision from on, for which keep returns true. It also returns
+// the revision up to which the result is complete. It returns all such events of a revision or none. from must not
+// be less than logStart.
 func (s *state) events(in span, from int64, keep func(*mvccpb.Event) bool) (out []*mvccpb.Event, upTo int64) {
 	size := 0
 	upTo = from - 1

@@ -17,8 +17,8 @@ type writer struct {
 	events []*mvccpb.Event
 }
 
-// write runs do. All its changes have one revision; without changes there is no new revision. do has to check the
-// request before its first change, because changes are not undone.
+// write calls do. All changes of do get one revision. Without changes there is no new revision. do must check the
+// request before its first change, because changes cannot be undone.
 func (s *state) write(do func(*writer) error) error {
 	w := &writer{state: s}
 	err := do(w)
@@ -29,7 +29,8 @@ func (s *state) write(do func(*writer) error) error {
 	return err
 }
 
-// current returns the revision that reads of the request see.
+// current returns the revision at which the reads of the request are made. It includes the changes that the
+// request has made so far.
 func (w *writer) current() int64 {
 	if len(w.events) > 0 {
 		return w.revision + 1
@@ -59,7 +60,7 @@ func (w *writer) set(h *versions, kv *mvccpb.KeyValue) {
 	w.events = append(w.events, event)
 }
 
-// checkPut returns the error of a put before anything is changed.
+// checkPut returns an error if a put request is invalid. It is called before any change is made.
 func (s *state) checkPut(r *pb.PutRequest) error {
 	switch {
 	case len(r.Key) == 0:
@@ -129,14 +130,14 @@ func (s *state) checkRange(r *pb.RangeRequest) error {
 	return s.checkRevision(r.Revision)
 }
 
-// readRange answers a range request. current is the revision that a request without a revision sees.
+// readRange answers a range request. A request without a revision reads at the revision current.
 func (s *state) readRange(r *pb.RangeRequest, current int64) *pb.RangeResponse {
 	revision := r.Revision
 	if revision <= 0 {
 		revision = current
 	}
 	out := &pb.RangeResponse{Header: &pb.ResponseHeader{Revision: current}}
-	// Without an order etcd sorts only the keys that the limit leaves.
+	// If the request has no order, etcd applies the limit first and sorts only the remaining keys.
 	selective := r.SortOrder != pb.RangeRequest_NONE || r.MinModRevision|r.MaxModRevision|r.MinCreateRevision|r.MaxCreateRevision != 0
 	var found []*mvccpb.KeyValue
 	s.keys.ascend(newSpan(r.Key, r.RangeEnd), func(h *versions) bool {
@@ -200,8 +201,8 @@ func sortRange(r *pb.RangeRequest, list []*mvccpb.KeyValue) {
 	})
 }
 
-// decide evaluates the comparisons of a transaction and of those nested in the branch that it takes. It appends one
-// result for each, in the order in which transaction needs them.
+// decide evaluates the comparisons of a transaction, and of the transactions that are nested in its chosen branch.
+// It appends one result for each transaction, in the order in which branch needs them.
 func (s *state) decide(r *pb.TxnRequest, results []bool) ([]bool, []*pb.RequestOp) {
 	holds := !slices.ContainsFunc(r.Compare, func(c *pb.Compare) bool { return !s.holds(c) })
 	branch := r.Failure
@@ -222,7 +223,8 @@ func (s *state) decide(r *pb.TxnRequest, results []bool) ([]bool, []*pb.RequestO
 	return results, all
 }
 
-// holds evaluates a comparison. For a range it must hold for each key; where there is no key, all numbers are 0.
+// holds evaluates a comparison. A comparison of a range must hold for each key in it. If the range has no key, all
+// numbers count as 0.
 func (s *state) holds(c *pb.Compare) bool {
 	found, ok := false, true
 	s.keys.ascend(newSpan(c.Key, c.RangeEnd), func(h *versions) bool {
@@ -236,7 +238,7 @@ func (s *state) holds(c *pb.Compare) bool {
 		return ok
 	}
 	if c.Target == pb.Compare_VALUE {
-		return false // a missing value is not equal to anything, nor different from it
+		return false // if there is no key, a comparison of values never holds
 	}
 	return compares(c, &mvccpb.KeyValue{})
 }
@@ -288,7 +290,8 @@ func (w *writer) transact(r *pb.TxnRequest) (*pb.TxnResponse, error) {
 	return out, nil
 }
 
-// branch runs the branch of a transaction that results selects, and returns the remaining results.
+// branch runs the branch of a transaction that the first of the results chooses, and returns the remaining
+// results.
 func (w *writer) branch(r *pb.TxnRequest, results []bool) (*pb.TxnResponse, []bool) {
 	out := &pb.TxnResponse{Header: &pb.ResponseHeader{}, Succeeded: results[0]}
 	ops := r.Failure
@@ -319,8 +322,8 @@ func (w *writer) branch(r *pb.TxnRequest, results []bool) (*pb.TxnResponse, []bo
 // square of the depth.)
 const maxNesting = 1000
 
-// checkTransaction returns an error for a transaction that is invalid whatever the keys are: too many or empty
-// operations, or a key that one branch changes twice.
+// checkTransaction returns an error if a transaction is invalid for any content of the store: it has too many
+// operations, an operation without a key, or a branch that changes a key twice.
 func checkTransaction(r *pb.TxnRequest, maxOps int) error {
 	_, _, err := changesOf(r, maxOps, maxNesting)
 	return err
@@ -332,10 +335,11 @@ type changes struct {
 	deletes []span
 }
 
-// put adds a key that is put. It fails if the branch changes the key otherwise. Keys in allowed may be put already.
+// put adds a key that the branch puts. It fails if another operation of the branch changes the key. Keys in
+// allowed may have been put before.
 func (c *changes) put(key string, allowed map[string]bool) error {
 	deleted := func(s span) bool {
-		return s.end != noEnd && s.contains(key) // etcd allows a put beside a deletion of all keys from one on
+		return s.end != noEnd && s.contains(key) // etcd allows a put together with a deletion without an end
 	}
 	if c.puts[key] && !allowed[key] || slices.ContainsFunc(c.deletes, deleted) {
 		return rpctypes.ErrGRPCDuplicateKey
@@ -344,7 +348,8 @@ func (c *changes) put(key string, allowed map[string]bool) error {
 	return nil
 }
 
-// changesOf checks a transaction, which may contain others to the given depth, and returns the changes of its branches.
+// changesOf checks a transaction and returns the changes of its branches. Transactions may be nested up to the
+// given depth.
 func changesOf(r *pb.TxnRequest, maxOps, depth int) (then, otherwise changes, err error) {
 	if depth == 0 {
 		return then, otherwise, rpctypes.ErrGRPCTooManyOps

@@ -13,7 +13,7 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// allWatches is the number of a response that concerns all watches of a stream.
+// allWatches is the watch ID of a response that concerns all watches of a stream.
 const allWatches = -1
 
 // watches is the service of watches.
@@ -27,13 +27,13 @@ type watch struct {
 	span   span
 	next   int64 // the first revision whose events have not been sent
 	prevKV bool
-	// progress is true if the client wants to be sent the revision while nothing happens, and quiet is true if nothing was
-	// sent since the last tick.
+	// progress is true if the client wants to get the current revision while there are no events. quiet is true if
+	// nothing was sent since the last tick.
 	progress, quiet bool
 	filters         []pb.WatchCreateRequest_FilterType
 }
 
-// keep reports whether the client wants an event.
+// keep reports whether the filters of the client let an event pass.
 func (w *watch) keep(e *mvccpb.Event) bool {
 	for _, f := range w.filters {
 		if f == pb.WatchCreateRequest_NOPUT && e.Type == mvccpb.PUT ||
@@ -44,7 +44,7 @@ func (w *watch) keep(e *mvccpb.Event) bool {
 	return true
 }
 
-// events returns the events as the client wants them.
+// events returns the events in the form that the client has requested: with or without previous values.
 func (w *watch) events(list []*mvccpb.Event) []*mvccpb.Event {
 	if w.prevKV {
 		return list
@@ -62,7 +62,7 @@ type stream struct {
 	send    func(*pb.WatchResponse) error
 	watches map[int64]*watch
 	lastID  int64
-	// progressAsked is true if the client waits for the revision.
+	// progressAsked is true if the client has requested progress and was not answered yet.
 	progressAsked bool
 }
 
@@ -78,7 +78,7 @@ func (w *watches) Watch(client pb.Watch_WatchServer) error {
 		if err != nil {
 			return err
 		}
-		if behind { // there is more to send, but requests have their turn
+		if behind { // there are more events to send, but requests are handled first
 			select {
 			case r := <-requests:
 				if err := st.handle(r); err != nil {
@@ -108,7 +108,7 @@ func (w *watches) Watch(client pb.Watch_WatchServer) error {
 	}
 }
 
-// receive passes on the requests of a stream until its context ends.
+// receive passes the requests of a stream to a channel until the context of the stream ends.
 func receive(ctx context.Context, s *Server, recv func() (*pb.WatchRequest, error)) (<-chan *pb.WatchRequest, <-chan error) {
 	requests, failed := make(chan *pb.WatchRequest), make(chan error, 1)
 	s.tasks.Go(func() {
@@ -179,8 +179,9 @@ func (st *stream) create(r *pb.WatchCreateRequest) error {
 	return st.send(&pb.WatchResponse{Header: head, WatchId: id, Created: true})
 }
 
-// sendEvents sends one response to each watch that has events to send. It returns a channel that is closed when there
-// may be more, and whether there is more already. If there is not, it answers a request for progress.
+// sendEvents sends one response to each watch that has events. It returns a channel that is closed when there may
+// be more events. behind is true if there are more events already. If not, sendEvents also answers a request for
+// progress.
 func (st *stream) sendEvents() (changed <-chan struct{}, behind bool, err error) {
 	var out []*pb.WatchResponse
 	var revision int64
@@ -221,12 +222,13 @@ func (st *stream) sendEvents() (changed <-chan struct{}, behind bool, err error)
 	return changed, behind, err
 }
 
-// tick sends the revision to the watches that asked for it and were sent nothing since the last tick.
+// tick sends the current revision to the watches that have requested progress notifications and got nothing since
+// the last tick.
 func (st *stream) tick() error {
 	current := st.server.header().Revision
 	for _, id := range slices.Sorted(maps.Keys(st.watches)) {
 		w := st.watches[id]
-		// All events up to the revision before w.next have been sent; a watch may begin in the future.
+		// All events before revision w.next have been sent. A watch may begin in the future.
 		if w.progress && w.quiet {
 			if err := st.send(&pb.WatchResponse{Header: header(min(w.next-1, current)), WatchId: id}); err != nil {
 				return err

@@ -21,9 +21,9 @@
 //	uvarint deadline in Unix milliseconds (0: the key does not expire),
 //	uvarint value length, value
 //
-// A record of the past is a key and a value, each with its length as a uvarint before it, as the engine of the version in the
-// header (Header.PastFormat) keeps them: what was changed and deleted, when and by whom. Version 2 is only written for a snapshot that
-// has them.
+// A record of the past describes earlier changes and deletions, with their times and authors. It is a key and a
+// value, each after its length as a uvarint. They have the encoding of the storage engine with the version in the
+// header (Header.PastFormat). Version 2 is only written for a snapshot with such records.
 //
 // An entry or a record is never split between blocks.
 //

@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// Reader reads a snapshot and verifies it: the entries with Next, then the records of the past with NextPast. The snapshot is
-// verified completely only when NextPast has returned io.EOF.
+// Reader reads a snapshot and verifies it. Next returns the entries, and then NextPast returns the records of the
+// past. The snapshot is verified completely only when NextPast has returned io.EOF.
 type Reader struct {
 	in     io.Reader
 	hash   hash.Hash
@@ -22,7 +22,7 @@ type Reader struct {
 	totals Totals // of the entries read so far
 	last   string
 	kind   byte   // of the current block
-	block  []byte // the unread part of it
+	block  []byte // unread part of the current block
 	offset int64
 	sum    []byte
 	err    error
@@ -62,10 +62,10 @@ func notSnapshot(err error) error {
 // Header returns the header of the snapshot.
 func (r *Reader) Header() Header { return r.header }
 
-// Totals returns the totals of what was read so far.
+// Totals returns the totals of the entries and records that were read so far.
 func (r *Reader) Totals() Totals { return r.totals }
 
-// SHA256 returns the checksum in the file, after NextPast has returned io.EOF.
+// SHA256 returns the checksum in the file. It may be called after NextPast has returned io.EOF.
 func (r *Reader) SHA256() []byte { return r.sum }
 
 // Next returns the next entry, which belongs to the caller. It returns io.EOF after the last one.
@@ -85,8 +85,8 @@ func (r *Reader) Next() (Entry, error) {
 	return e, nil
 }
 
-// NextPast returns the next record of the past, which belongs to the caller. It must be called after Next has returned io.EOF. It
-// returns io.EOF after the last record, if all checksums are right and no data follows.
+// NextPast returns the next record of the past, which belongs to the caller. It must be called after Next has
+// returned io.EOF. After the last record it returns io.EOF, if all checksums are right and no data follows.
 func (r *Reader) NextPast() (p Past, err error) {
 	if err := r.fill(kindPast); err != nil {
 		return p, err
@@ -104,7 +104,8 @@ func (r *Reader) NextPast() (p Past, err error) {
 	return p, nil
 }
 
-// fill reads blocks until there is something in one of a kind. It returns io.EOF if another kind follows.
+// fill reads blocks until the current block has unread data of this kind. It returns io.EOF if a block of another
+// kind follows.
 func (r *Reader) fill(kind byte) error {
 	for len(r.block) == 0 && r.err == nil {
 		next, payload, err := r.readBlock()
@@ -128,7 +129,7 @@ func (r *Reader) fill(kind byte) error {
 	return nil
 }
 
-// fail makes an error the result of all later calls.
+// fail stores an error, which all later calls return.
 func (r *Reader) fail(err error) error {
 	r.block, r.err = nil, err
 	return err
@@ -161,7 +162,7 @@ func (r *Reader) finish(payload []byte) error {
 	return err // io.EOF, or the error of the underlying reader
 }
 
-// read fills b.
+// read fills b, and adds the bytes to the checksum.
 func (r *Reader) read(b []byte) error {
 	n, err := io.ReadFull(r.in, b)
 	r.hash.Write(b[:n])
@@ -172,8 +173,8 @@ func (r *Reader) read(b []byte) error {
 	return err
 }
 
-// readBlock returns the payload of a block in new memory. It allocates memory only for data that it has read, because
-// the length in a damaged file may be wrong.
+// readBlock returns the payload of a block in new memory. It allocates memory piece by piece while it reads,
+// because the length in a damaged file may be wrong.
 func (r *Reader) readBlock() (kind byte, payload []byte, err error) {
 	at := r.offset
 	var head [blockHead]byte

@@ -50,10 +50,11 @@ type Header struct {
 	Created time.Time `json:"created"`
 	// Program is the program that wrote the file.
 	Program string `json:"program,omitempty"`
-	// Files are the keys and certificates of the server, by the path that a restore gives them in the data directory. A snapshot
-	// that is not encrypted has none.
+	// Files are the keys and certificates of the server, by the path that they get in the data directory after a
+	// restore. A snapshot that is not encrypted has none.
 	Files map[string][]byte `json:"files,omitempty"`
-	// PastFormat is the version of the engine in whose form the snapshot has records of the past, 0 if it has none.
+	// PastFormat is the version of the storage engine's encoding that the records of the past have, 0 if there are
+	// none.
 	PastFormat int64 `json:"pastFormat,omitempty"`
 }
 
@@ -84,7 +85,8 @@ type Entry struct {
 	Deadline int64
 }
 
-// Past is a record of what the store keeps besides its entries, as its engine stores it.
+// Past is a record of earlier versions that the store keeps in addition to its entries, in the encoding of its
+// engine.
 type Past struct{ Key, Value []byte }
 
 // validate returns an error if e cannot follow the key last in a snapshot of revision.

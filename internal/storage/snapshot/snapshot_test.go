@@ -122,7 +122,8 @@ func TestOtherFiles(t *testing.T) {
 	}
 }
 
-// TestHugeLength checks that the length of a block is not trusted beyond the end of the file and the limit of a block.
+// TestHugeLength checks that a wrong block length does not cause a large allocation: the length may exceed the end
+// of the file or the limit of a block.
 func TestHugeLength(t *testing.T) {
 	b := write(t, testHeader, nil)[:magicLength]
 	b = append(b, kindHeader)
@@ -168,7 +169,7 @@ func TestRefusedEntries(t *testing.T) {
 }
 
 // FuzzRead reads arbitrary files without a panic. Entries that are read must survive another write and read. The
-// checksums are corrected first, because otherwise nothing after them would be reached.
+// checksums are corrected first, because the reader would otherwise reject almost every file at once.
 func FuzzRead(f *testing.F) {
 	f.Add(write(f, testHeader, nil))
 	f.Add(write(f, testHeader, []Entry{

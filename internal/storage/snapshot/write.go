@@ -24,8 +24,8 @@ type Writer struct {
 
 const blockHead = 1 + 4
 
-// NewWriter writes the header of a snapshot. The caller adds entries with Write and must call Close. w receives large
-// pieces.
+// NewWriter writes the header of a snapshot. The caller adds entries with Write and must call Close. w gets few,
+// large writes.
 func NewWriter(w io.Writer, h Header) (*Writer, error) {
 	if h.Revision < 1 {
 		return nil, fmt.Errorf("a snapshot cannot be of revision %d", h.Revision)
@@ -118,7 +118,8 @@ func (w *Writer) flush() error {
 	return w.writeBlock(w.kind, b)
 }
 
-// writeBlock writes the block b, whose payload begins after space for the head. It sets the head.
+// writeBlock sets the head of the block b and writes the block. b begins with space for the head, followed by the
+// payload.
 func (w *Writer) writeBlock(kind byte, b []byte) error {
 	b[0] = kind
 	binary.BigEndian.PutUint32(b[1:], uint32(len(b)-blockHead))

@@ -70,7 +70,7 @@ func (su *suite) compactionRace(t *testing.T) {
 	// The write with number i is at revision first+i.
 	first := k.put(key(0), "0")
 	var wg sync.WaitGroup
-	ctx, done := context.WithCancel(k.ctx) // ends when all is written
+	ctx, done := context.WithCancel(k.ctx) // ends after the last write
 	defer done()
 	wg.Go(func() {
 		defer done()
@@ -115,8 +115,8 @@ func (en *env) readDuringCompaction(ctx context.Context, first, keys int64) {
 	}
 }
 
-// watchDuringCompaction watches, and starts again at an earlier revision, until ctx ends. See readDuringCompaction for
-// first and keys.
+// watchDuringCompaction watches until ctx ends. It starts again and again at an earlier revision. See
+// readDuringCompaction for first and keys.
 func (en *env) watchDuringCompaction(ctx context.Context, first, keys int64) {
 	for ctx.Err() == nil {
 		from := max(en.s.Stats().Revision-15, first)

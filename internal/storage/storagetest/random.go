@@ -130,7 +130,7 @@ type randomTest struct {
 	compactedBefore int64
 }
 
-// modelWatch is a watcher and its position.
+// modelWatch is a watcher and the position up to which it was read.
 type modelWatch struct {
 	w      storage.Watcher
 	prefix string
@@ -248,11 +248,11 @@ func (rt *randomTest) startWatch() {
 	if f.from != 0 && f.from <= rt.model.compacted {
 		var compacted *storage.CompactedError
 		if err == nil {
-			// A store that was opened after the compaction may notice it only at its first answer.
+			// A store that was opened after the compaction may learn of it only when the first batch is read.
 			_, err = w.Next(rt.ctx)
 			w.Close()
 			if err == nil && f.from == rt.compactedBefore {
-				return // etcd itself serves a watch from the compaction revision on
+				return // etcd itself allows a watch from the compaction revision
 			}
 		}
 		if !errors.As(err, &compacted) {
@@ -275,7 +275,7 @@ func (rt *randomTest) startWatch() {
 // follow reads a watcher up to the current revision, and compares its events with the model's.
 func (rt *randomTest) follow(f *modelWatch) {
 	for f.from <= rt.model.revision {
-		rt.revision() // this requests progress
+		rt.revision() // makes the store send progress
 		b, err := f.w.Next(rt.ctx)
 		var compacted *storage.CompactedError
 		if errors.As(err, &compacted) && f.from <= rt.model.compacted {

@@ -242,7 +242,7 @@ func (su *suite) compact(t *testing.T) {
 	if err := k.s.Compact(k.ctx, r3); err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range []int64{r3, r2, 0} { // the same revision again, a lower one, and none
+	for _, r := range []int64{r3, r2, 0} { // the same revision, a lower one, and 0
 		if err := k.s.Compact(k.ctx, r); err != nil {
 			t.Errorf("Compact(%d): %v", r, err)
 		}
@@ -277,7 +277,8 @@ func (su *suite) compact(t *testing.T) {
 	}
 }
 
-// readVersions reads the versions of keys one by one, of which one is gone and one was made again.
+// readVersions reads the versions of keys one by one. One of the keys was deleted, and one was deleted and created
+// again.
 func (su *suite) readVersions(t *testing.T) {
 	k := su.env(t)
 	first := k.put("/a", "1")
@@ -327,7 +328,7 @@ func (su *suite) readVersions(t *testing.T) {
 		{storage.VersionsRequest{Key: "/a", Before: last + 1000, Limit: 1}, "8:55555 more"},
 		{storage.VersionsRequest{Key: "/none"}, ""},
 		{storage.VersionsRequest{Key: "/gone", Before: last - 2}, "3: 1:x "},
-		// It has been gone for longer than it was there.
+		// The key has been deleted for longer than it existed.
 		{storage.VersionsRequest{Key: "/gone"}, ""},
 	} {
 		if got := read(test.request); got != test.want {
@@ -350,7 +351,7 @@ func (su *suite) readVersions(t *testing.T) {
 		t.Fatal(err)
 	}
 	for key, want := range map[string]string{
-		"/a": "8:55555 7:4444 5: 4:333 2:22 ", "/gone": "3: 1:x ", // at the compaction revision it was there
+		"/a": "8:55555 7:4444 5: 4:333 2:22 ", "/gone": "3: 1:x ", // it existed at the compaction revision
 	} {
 		if got := read(storage.VersionsRequest{Key: key}); got != want {
 			t.Errorf("%s after compaction: %q, want %q", key, got, want)

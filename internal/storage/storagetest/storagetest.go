@@ -1,5 +1,6 @@
-// Package storagetest is the conformance suite of storage.Store, which every backend passes. It tests the contract that
-// the interface states, through the interface alone. Additional promises of one backend are tested beside that backend.
+// Package storagetest is the conformance suite of storage.Store, which every backend passes. It tests the contract
+// in the comments of the interface, and uses only this interface. Additional promises of a backend are tested in
+// the package of the backend.
 //
 // Run runs the tests, whose list is in storagetest.go. reads.go, writes.go and watches.go test single methods;
 // lifetimes.go tests times to live, compaction, closing and reopening; random.go compares random operations with a
@@ -180,7 +181,7 @@ func (en *env) eventsUntil(w storage.Watcher, revision int64) []storage.Event {
 		if b.Revision >= revision {
 			return events
 		}
-		en.revision() // this requests progress
+		en.revision() // makes the store send progress
 	}
 }
 

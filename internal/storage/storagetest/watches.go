@@ -12,7 +12,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 )
 
-// wantEvent is the expected form of an event.
+// wantEvent describes an expected event.
 type wantEvent struct {
 	key, value string
 	deleted    bool
@@ -203,7 +203,7 @@ func (su *suite) watchSlow(t *testing.T) {
 		})
 	}
 	var read sync.WaitGroup
-	var target atomic.Int64 // set when all is written
+	var target atomic.Int64 // set after the last write
 	written := make(chan struct{})
 	got := make([][]storage.Event, len(watchers))
 	for i, w := range watchers {
@@ -233,7 +233,7 @@ func (su *suite) watchSlow(t *testing.T) {
 	ended := make(chan struct{})
 	go func() { read.Wait(); close(ended) }()
 	wait.Until(k.t, "all watchers to reach the end", func() bool {
-		k.revision() // this requests progress
+		k.revision() // makes the store send progress
 		select {
 		case <-ended:
 			return true

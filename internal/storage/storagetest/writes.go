@@ -114,8 +114,8 @@ func (su *suite) noChange(t *testing.T) {
 	}
 }
 
-// contention runs goroutines that increment counters with conditions. No increment may be lost, and each conflict must
-// contain an entry that existed at its revision.
+// contention runs goroutines that increment counters with conditions. No increment may be lost, and the entry in
+// each conflict must have existed at the revision in the conflict.
 func (su *suite) contention(t *testing.T) {
 	k := su.env(t)
 	const workers, increments, counters = 16, 40, 2
@@ -176,7 +176,7 @@ func (su *suite) contention(t *testing.T) {
 	}
 }
 
-// readYourWrites checks that every kind of read reflects a Commit that has returned.
+// readYourWrites checks that every kind of read returns the changes of a Commit that has returned.
 func (su *suite) readYourWrites(t *testing.T) {
 	k := su.env(t)
 	var wg sync.WaitGroup

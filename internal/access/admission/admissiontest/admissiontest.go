@@ -11,7 +11,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// Objects are the objects there are, by resource. It is an admission.Objects.
+// Objects has the objects that exist, by resource. It is an admission.Objects.
 type Objects map[schema.GroupResource][]registry.Object
 
 // Lookup implements admission.Objects.

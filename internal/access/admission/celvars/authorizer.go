@@ -63,7 +63,8 @@ func (r requestedResource) GetNamespace() string                     { return r.
 func (r requestedResource) GetResource() schema.GroupVersionResource { return r.a.Requested.Resource }
 func (r requestedResource) GetSubresource() string                   { return r.a.Subresource }
 
-// Authorize implements the authorizer that the functions of expressions call. They have no context of their own.
+// Authorize implements authorizer.Authorizer for the functions of expressions. These call it without a useful
+// context, so it uses the context of NewAuthorizer.
 func (au *Authorizer) Authorize(_ context.Context, at authorizer.Attributes) (authorizer.Decision, string, error) {
 	key := keyOf(at)
 	d, ok := au.decision[key]
@@ -74,7 +75,7 @@ func (au *Authorizer) Authorize(_ context.Context, at authorizer.Attributes) (au
 	return d.made, d.reason, d.err
 }
 
-// keyOf returns a text that is the same for the same question.
+// keyOf returns a key that is equal for equal checks.
 func keyOf(at authorizer.Attributes) string {
 	fields, fieldsErr := at.GetFieldSelector()
 	labels, labelsErr := at.GetLabelSelector()

@@ -1,9 +1,9 @@
 // Package celvars compiles and evaluates the expressions of webhooks and policies. It has their variables: object,
 // oldObject, request, namespaceObject, params, authorizer, authorizer.requestResource and variables.
 //
-// A Compiler makes the Expressions of one webhook or policy. A Write has the values for all expressions about one write
-// in one version; its parts are converted when they are first used. Values are a Write with the values that differ
-// between policies and bindings, and the results of the policy's own variables.
+// A Compiler makes the Expressions of one webhook or policy. A Write has the values for all expressions about one
+// write in one version; its parts are converted when they are first used. Values adds to a Write the values that
+// differ between policies and bindings, and the results of the variables that the policy declares.
 package celvars
 
 import (
@@ -31,7 +31,7 @@ const (
 	conditionsBudget cel.Budget = celconfig.RuntimeCELCostBudgetMatchConditions
 )
 
-// Options are the variables that expressions may use in addition to those of every expression.
+// Options say which optional variables, such as params, expressions may use.
 type Options = writescope.Options
 
 // Compiler compiles the expressions of one webhook or policy. It may not be used by several goroutines at the same time.
@@ -82,8 +82,8 @@ type Expression struct {
 	program *cel.Program
 }
 
-// Compile compiles an expression whose value has to be of one of the given types. Only with authorizer it may use the
-// variable authorizer.
+// Compile compiles an expression whose value has to be of one of the given types. The expression may use the
+// variable authorizer only if the parameter authorizer is true.
 func (c *Compiler) Compile(source string, authorizer bool, returns ...*types.Type) *Expression {
 	e, _ := c.compile(source, authorizer, returns)
 	return e

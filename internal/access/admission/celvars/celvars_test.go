@@ -173,7 +173,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// TestCustomResourcesAreNotCopied: their tree is what expressions see.
+// TestCustomResourcesAreNotCopied checks that expressions see the content of a custom resource itself, not a copy.
 func TestCustomResourcesAreNotCopied(t *testing.T) {
 	obj := &unstructured.Unstructured{Object: map[string]any{"kind": "K", "spec": map[string]any{"n": int64(3)}}}
 	_, a := write()

@@ -33,9 +33,10 @@ func NewConditionMetrics(r *metrics.Metrics) *ConditionMetrics {
 	return m
 }
 
-// MatchConditions records the evaluation of the match conditions of a "webhook" or a "policy". failed is the number of
-// conditions with an error; excluded means that the write continues without the webhook. As kube-apiserver does, it
-// measures the time only if the conditions do not match, and exclusions have other labels for the pass than the rest.
+// MatchConditions records the evaluation of the match conditions of a "webhook" or a "policy". failed is the
+// number of conditions with an error; excluded means that the write continues without the webhook. As in
+// kube-apiserver, the time is measured only if the conditions do not match, and the metric of exclusions has the
+// pass "validate" where the others have "validating".
 func (m *ConditionMetrics) MatchConditions(
 	kind, name, pass, operation string, failed int, match, excluded bool, took time.Duration,
 ) {

@@ -30,8 +30,8 @@ type Write struct {
 	old, requested *tree
 }
 
-// NewWrite returns a Write. names are the names by which the write matched; object and old are in their version and may be
-// nil. They must not be changed any more.
+// NewWrite returns a Write. names are the names by which the write matched a webhook or policy. object and old are
+// in the version of names and may be nil. The caller must not change them afterwards.
 func NewWrite(a *admission.Attributes, names admission.Names, object, old registry.Object) *Write {
 	w := &Write{attributes: a, kind: names.Kind, old: &tree{}, requested: &tree{}}
 	w.object.make = func() (any, error) { return treeOf(object, names.Kind) }
@@ -68,7 +68,7 @@ type tree struct {
 	value any
 }
 
-// get returns the value; an error is the value of each use.
+// get returns the value. If make fails, every call returns its error, as a value of the CEL type error.
 func (t *tree) get() any {
 	t.once.Do(func() {
 		value, err := t.make()
@@ -119,9 +119,9 @@ type Values struct {
 	space  tree
 
 	variables ref.Val
-	ctx       context.Context // of the evaluation that goes on
-	budget    *cel.Budget     // that variables are paid from
-	exhausted bool            // a variable did cost more than was left
+	ctx       context.Context // of the current evaluation
+	budget    *cel.Budget     // the cost of variables is subtracted from it
+	exhausted bool            // true if a variable cost more than what was left of budget
 }
 
 // Values returns the values for a list of expressions.
@@ -137,7 +137,7 @@ func (w *Write) Values(in Inputs) *Values {
 	return v
 }
 
-// shownNamespace returns what expressions see of a Namespace.
+// shownNamespace returns a copy of a Namespace without the fields that expressions do not see.
 func shownNamespace(n *corev1.Namespace) *corev1.Namespace {
 	out := *n
 	out.TypeMeta = metav1.TypeMeta{}
@@ -145,7 +145,7 @@ func shownNamespace(n *corev1.Namespace) *corev1.Namespace {
 	return &out
 }
 
-// ResolveName implements the variables of an evaluation.
+// ResolveName returns the value of a variable for the evaluation of an expression.
 func (v *Values) ResolveName(name string) (any, bool) {
 	switch name {
 	case writescope.Object:

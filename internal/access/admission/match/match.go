@@ -20,7 +20,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/admissionregistration"
 )
 
-// Rule is one rule. It matches a write that is among all of its lists.
+// Rule is one rule. A write must match all of its lists.
 type Rule struct {
 	admissionregistrationv1.RuleWithOperations
 	// ResourceNames are the names of the objects; empty means all.
@@ -33,11 +33,11 @@ type Criteria struct {
 	Rules, Exclude []Rule
 	// Equivalent lets a write match by an equivalent resource.
 	Equivalent bool
-	// Namespace and Object choose by labels; nil chooses everything.
+	// Namespace and Object select by the labels of the namespace and of the object; nil selects everything.
 	Namespace, Object labels.Selector
 }
 
-// Resources knows the names of resources that stand for the same objects.
+// Resources finds equivalent resources: other names of the same objects.
 type Resources interface {
 	// Equivalents returns the resources, other than gvr itself, that have the same objects as gvr, each with the kind of
 	// the resource or of its subresource.
@@ -103,8 +103,8 @@ func (e Exemptions) Has(a *admission.Attributes) bool {
 // reviews are the resources that Reviews looks for.
 var reviews = admissionregistration.ReviewResources()
 
-// Reviews reports whether a write only asks who a user is or what a user may do. No policy applies to it, and with the gate
-// ExcludeAdmissionWebhookVirtualResources no webhook.
+// Reviews reports whether a write only asks who a user is or what a user may do. No policy applies to such a
+// write, and no webhook if the gate ExcludeAdmissionWebhookVirtualResources is on.
 func Reviews(a *admission.Attributes) bool { return slices.Contains(reviews, a.Resource) }
 
 // Match reports whether a write meets the criteria, and by which names of its kind and resource. The error is NotFound
@@ -154,7 +154,7 @@ func matchesAny(rules []Rule, a *admission.Attributes, gvr schema.GroupVersionRe
 	return false
 }
 
-// matchesWrite compares what does not depend on the names of the resource.
+// matchesWrite compares everything but the resource: the name of the object, the operation and the scope.
 func (r *Rule) matchesWrite(a *admission.Attributes) bool {
 	if len(r.ResourceNames) > 0 && !slices.Contains(r.ResourceNames, a.Name) {
 		return false
@@ -171,8 +171,8 @@ func (r *Rule) matchesWrite(a *admission.Attributes) bool {
 	return namespaced == (*r.Scope == admissionregistrationv1.NamespacedScope)
 }
 
-// mayMatchEquivalent reports whether the rule matches the write but for the group and the version. Equivalent resources
-// differ in these alone.
+// mayMatchEquivalent reports whether the rule matches the write if group and version are ignored. Equivalent
+// resources have the same name, and differ only in group and version.
 func (r *Rule) mayMatchEquivalent(a *admission.Attributes) bool {
 	return r.matchesWrite(a) && r.matchesName(a.Requested.Resource, a.Subresource)
 }
@@ -224,8 +224,8 @@ func (m *Matcher) matchesNamespace(ctx context.Context, selector labels.Selector
 	return selector.Matches(labels.Set(namespace.GetLabels())), nil
 }
 
-// Namespace returns the Namespace of a write, which for a write to a Namespace is the new one. It returns nil for
-// objects outside of namespaces. The error is NotFound if there is no such Namespace.
+// Namespace returns the Namespace of a write, nil for objects outside of namespaces. For a create or update of a
+// Namespace it is the new object. The error is NotFound if there is no such Namespace.
 func (m *Matcher) Namespace(ctx context.Context, a *admission.Attributes) (registry.Object, error) {
 	name := a.Namespace
 	if isNamespace(a) {

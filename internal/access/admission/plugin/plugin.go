@@ -50,7 +50,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// Options are what plug-ins are made from. A plug-in that needs what is missing must not be switched on.
+// Options are the dependencies of plug-ins. A plug-in must not be switched on if a field that it needs is not set.
 type Options struct {
 	Config   *config.Admission
 	Gates    features.Gates
@@ -58,22 +58,23 @@ type Options struct {
 	// Authorizer decides whether a user has further permissions.
 	Authorizer authz.Authorizer
 	Observer   admission.Observer
-	// Calls are how webhooks outside the cluster are called.
+	// Calls are the options for calls of webhooks that are named in a kubeconfig, such as that of
+	// ImagePolicyWebhook.
 	Calls    webhook.Options
 	Webhooks *webhooks.Plugins
 	// Policies evaluates admission policies.
 	Policies *policies.Plugins
 	Log      *slog.Logger
-	// PodSecurity counts what PodSecurity does.
+	// PodSecurity counts the evaluations of the plug-in PodSecurity.
 	PodSecurity podsecurity.Metrics
 	// Kinds finds the resources of the owners of objects.
 	Kinds ownerpermissions.Resources
 	// CreateNamespace creates a namespace in the name of the server.
 	CreateNamespace autoprovision.Create
-	// Last are plug-ins behind all others, which cannot be switched off.
+	// Last are plug-ins that run after all others and cannot be switched off.
 	Last []admission.Plugin
-	// Load calls apply, and calls it again when a file changes that it has read. Nil calls it once. If apply fails, what was in
-	// effect stays in effect.
+	// Load calls apply, and calls it again whenever a file that apply has read changes. If Load is nil, apply is
+	// called once. If apply fails, the plug-ins in effect stay the same.
 	Load func(apply func(read Read) error) error
 }
 
@@ -91,7 +92,7 @@ type Input struct {
 	use func()
 }
 
-// Plugin is a plug-in by its name in --enable-admission-plugins.
+// Plugin is one plug-in of List, with its name in --enable-admission-plugins.
 type Plugin struct {
 	Name string
 	Off  bool // unless it is enabled by name
@@ -144,7 +145,8 @@ func List() []Plugin {
 		{Name: "ExtendedResourceToleration", Off: true, Make: alone(extendedresourcetoleration.Plugin)},
 		{Name: "DefaultStorageClass", Make: ofObjects(defaultclass.Storage)},
 		{Name: "StorageObjectInUseProtection", Make: alone(protection.Plugin)},
-		// The kinds of these are only served with the feature gates GenericWorkload and ClusterTrustBundle.
+		// The kinds that PodGroupProtection and ClusterTrustBundleAttest check are only served with the feature
+		// gates GenericWorkload and ClusterTrustBundle.
 		{Name: "PodGroupProtection", Make: alone(protection.Groups)},
 		{Name: "OwnerReferencesPermissionEnforcement", Off: true, Make: plain(func(o *Options) admission.Plugin {
 			return ownerpermissions.Plugin(o.Authorizer, o.Kinds)
@@ -204,7 +206,7 @@ func ofGate(gate string, build func(*Input) (admission.Plugin, error)) func(*Inp
 	}
 }
 
-// alone adapts a plug-in that needs nothing.
+// alone adapts a plug-in that needs no options.
 func alone(build func() admission.Plugin) func(*Input) (admission.Plugin, error) {
 	return plain(func(*Options) admission.Plugin { return build() })
 }
@@ -263,11 +265,11 @@ func NewChain(o *Options) (*admission.Chain, error) {
 type maker struct {
 	*Options
 	all   []Plugin
-	chain *admission.Chain      // of the start
+	chain *admission.Chain      // made at the start; later chains replace it
 	made  map[string]madePlugin // those in effect, by name
 }
 
-// madePlugin is a plug-in with what it was made from.
+// madePlugin is a plug-in, with the configuration that it was made from.
 type madePlugin struct {
 	admission.Plugin
 	config []byte

@@ -59,7 +59,8 @@ func TestAdmissionNames(t *testing.T) {
 	}
 }
 
-// TestAdmissionConfigFile reads configurations of plug-ins from a file, and from a file that this one names.
+// TestAdmissionConfigFile reads configurations of plug-ins from a file, and from a second file that the first one
+// names.
 func TestAdmissionConfigFile(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "admission.yaml")
@@ -97,7 +98,7 @@ func TestAdmissionConfigFile(t *testing.T) {
 	}
 }
 
-// TestPluginsThatNeedAConfiguration do not start without one.
+// TestPluginsThatNeedAConfiguration checks that these plug-ins are refused without a configuration.
 func TestPluginsThatNeedAConfiguration(t *testing.T) {
 	for name, want := range map[string]string{
 		"EventRateLimit":     "admission plug-in EventRateLimit: limits: Invalid value: null: must not be empty",
@@ -110,8 +111,8 @@ func TestPluginsThatNeedAConfiguration(t *testing.T) {
 	}
 }
 
-// TestUnchangedPluginsAreKept changes what one of four plug-ins is made from, which makes only that one anew, besides those
-// that read files of their own. A bad configuration changes nothing.
+// TestUnchangedPluginsAreKept changes the configuration of one of four plug-ins. Only this plug-in is made again,
+// and those that read files of their own. A bad configuration changes nothing.
 func TestUnchangedPluginsAreKept(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string) {

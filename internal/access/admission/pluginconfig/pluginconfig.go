@@ -11,8 +11,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/configfile"
 )
 
-// Decode decodes a configuration of the given kind. Another kind or version is an error, and so is a field that is
-// unknown or there twice.
+// Decode decodes a configuration of the given kind. It fails for another kind or version, and for unknown or
+// duplicate fields.
 func Decode(raw []byte, kind schema.GroupVersionKind, into any) error {
 	var meta metav1.TypeMeta
 	if err := yaml.Unmarshal(raw, &meta); err != nil {

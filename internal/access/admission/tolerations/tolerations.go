@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// Merge returns the tolerations of both lists, without those that another one covers. The first of equal ones stays.
-// The lists themselves do not change.
+// Merge returns the tolerations of both lists, except those that another one covers. If several are equal, the
+// first one is kept. It does not change the lists.
 func Merge(first, second []corev1.Toleration) []corev1.Toleration {
 	all := slices.Concat(first, second)
 	var out []corev1.Toleration

@@ -56,7 +56,7 @@ func (re reviewer) createLocalSubjectAccessReview(
 	return re.answer(ctx, req, r, errs, &r.Spec, &r.Status)
 }
 
-// answer sets the status of a review of any user. errs are what is wrong with the review.
+// answer sets the status of a review of any user. errs are the errors in the review.
 func (re reviewer) answer(
 	ctx context.Context, req registry.CreateRequest, review registry.Object, errs field.ErrorList,
 	spec *authorizationv1.SubjectAccessReviewSpec, status *authorizationv1.SubjectAccessReviewStatus,
@@ -157,8 +157,8 @@ func attributes(
 	}
 }
 
-// selectors returns the field and label selectors of a review, nil if it has neither.
-// Requirements of a selector count more than its rawSelector.
+// selectors returns the field and label selectors of a review, nil if it has neither. If a selector has
+// requirements, its rawSelector is ignored.
 func selectors(r *authorizationv1.ResourceAttributes) *authz.Selectors {
 	if r.FieldSelector == nil && r.LabelSelector == nil {
 		return nil

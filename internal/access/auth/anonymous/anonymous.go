@@ -17,7 +17,8 @@ type Rule struct {
 	Paths []string
 }
 
-// Allows reports whether requests without credentials are allowed for a path. Everything that is served without credentials asks it.
+// Allows reports whether requests without credentials are allowed for a path. Every part of the server that
+// answers such requests has to call it.
 func (ru *Rule) Allows(path string) bool {
 	return ru.Enabled && (len(ru.Paths) == 0 || slices.Contains(ru.Paths, path))
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
 
-// fixed answers the same always.
+// fixed is an Authenticator with a fixed result.
 type fixed struct {
 	user *request.User
 	err  error

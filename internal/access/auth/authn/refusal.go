@@ -6,8 +6,8 @@ import (
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 )
 
-// Reason is why credentials are not accepted, in one of a few words: a label of a metric, and what a log may say. The error itself may have
-// claims of a token.
+// Reason is the reason why credentials are not accepted. It is one of a few words, for metrics and logs: the error
+// itself may contain claims of a token.
 type Reason string
 
 // The reasons. docs/authentication.md says what to do about each.
@@ -46,7 +46,7 @@ func (r *Refusal) Error() string { return r.Err.Error() }
 // Unwrap returns the error.
 func (r *Refusal) Unwrap() error { return r.Err }
 
-// Refuse returns an error with a reason. An error that has one already is returned as it is, and nil for nil.
+// Refuse returns err with a reason. It returns err unchanged if it is nil or already has a reason.
 func Refuse(reason Reason, issuer string, err error) error {
 	if err == nil || errors.As(err, new(*Refusal)) {
 		return err

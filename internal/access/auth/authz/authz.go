@@ -161,8 +161,8 @@ func forbiddenMessage(a Attributes) string {
 		where)
 }
 
-// Check returns nil if the authorizer allows what a request needs in addition to its verb (see Further), and otherwise the
-// error to respond with.
+// Check returns nil if the authorizer allows a permission that a request needs in addition to its verb (see
+// Further), and otherwise the error for the response.
 func Check(ctx context.Context, z Authorizer, a Attributes) error {
 	decision, reason, err := Further(ctx, z, a)
 	switch {
@@ -174,8 +174,8 @@ func Check(ctx context.Context, z Authorizer, a Attributes) error {
 	return Forbidden(a, reason)
 }
 
-// CheckPermission returns nil if the authorizer allows the request, and otherwise the error 403, also if the authorizer has
-// failed: its error is then a part of the message. It is for permissions that a part of a request needs.
+// CheckPermission is like Check, but returns the error 403 also if the authorizer has failed, with that failure in
+// the message. It is for permissions that a part of a request needs.
 func CheckPermission(ctx context.Context, z Authorizer, a Attributes) error {
 	decision, reason, err := Further(ctx, z, a)
 	switch {

@@ -3,7 +3,7 @@ package authz
 import "context"
 
 // Constraint limits what the sender of a request may do in the name of the user whom the sender impersonates
-// (KEP-5284). Allows answers as an Authorizer does, about a question whose user is the impersonated one.
+// (KEP-5284). Allows decides like an Authorizer; the user in its Attributes is the impersonated one.
 type Constraint struct {
 	User   string // the name of the impersonated user
 	Allows func(ctx context.Context, a Attributes) (Decision, string, error)
@@ -24,11 +24,11 @@ func IsConstrained(ctx context.Context) bool {
 	return c != nil && !c.Lifted(ctx)
 }
 
-// Further asks whether the user may do something that a request needs in addition to its own verb, which the filters have
-// authorized: readhistory, escalate, bind, sign, or create for an update that creates. If the request is sent under a
-// constraint, that has to allow it too, as it had to allow the verb of the request: otherwise the permission to
-// impersonate for reads would be one for everything that a read may ask for. A requester who may also impersonate the user
-// without a constraint needs nothing more: the filter chose the constrained mode only because it tries that one first.
+// Further asks whether the user may do something that a request needs in addition to its own verb, which the
+// filters have authorized: readhistory, escalate, bind, sign, or create for an update that creates. If the request
+// is sent under a constraint, the constraint has to allow it, too. Otherwise the permission to impersonate a user
+// for reads would include everything that a read may need. The constraint does not count if the requester may also
+// impersonate the user without one: the filter chose the constrained mode only because it tries that mode first.
 func Further(ctx context.Context, z Authorizer, a Attributes) (Decision, string, error) {
 	decision, reason, err := z.Authorize(ctx, a)
 	c, _ := ctx.Value(constraintKey{}).(*Constraint)

@@ -18,8 +18,7 @@ func (a answer) Authorize(context.Context, Attributes) (Decision, string, error)
 	return a.decision, a.reason, a.err
 }
 
-// TestCheckPermission has what authorizers answer, with the errors of kube-apiserver for permissions that a part of a request
-// needs.
+// TestCheckPermission compares the errors for different decisions of the authorizer with those of kube-apiserver.
 func TestCheckPermission(t *testing.T) {
 	a := Attributes{User: &request.User{Name: "u"}, Info: &request.Info{
 		Verb: "update", Group: "g", Resource: "rs", Subresource: "sub", Namespace: "n", Name: "x", AsksResource: true}}

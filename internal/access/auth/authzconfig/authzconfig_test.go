@@ -10,7 +10,7 @@ import (
 
 const head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers:\n"
 
-// hook is a valid webhook; replace is pairs of what to replace.
+// hook returns the configuration of a valid webhook. replace has pairs of an old text and its replacement.
 func hook(t *testing.T, replace ...string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")

@@ -104,7 +104,7 @@ func newProgram(t *testing.T) *program {
 	return p
 }
 
-// serve returns the socket of a program. It is abstract: a path may be too long.
+// serve returns the socket of a program. It is an abstract socket, because a path may be too long.
 func serve(t *testing.T, p *program) string {
 	t.Helper()
 	socket := "@keelson-" + strings.ToLower(rand.Text())
@@ -213,7 +213,7 @@ func TestHeadersOfTokens(t *testing.T) {
 	}
 }
 
-// TestInvalidResponsesOfTheProgram: it is refused as a whole.
+// TestInvalidResponsesOfTheProgram checks that a response is refused as a whole if a part of it is not valid.
 func TestInvalidResponsesOfTheProgram(t *testing.T) {
 	key := newKey(t).Public()
 	ed, _, err := ed25519.GenerateKey(rand.Reader)

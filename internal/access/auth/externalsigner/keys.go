@@ -21,7 +21,7 @@ const retryInterval = 10 * time.Second
 // keySet is the result of one call of FetchKeys. It is immutable.
 type keySet struct {
 	keys []serviceaccount.PublicKey
-	// dataTime is when the program got the keys, refreshAt when to fetch them again.
+	// dataTime is the time at which the program got the keys, refreshAt the time to fetch them again.
 	dataTime, refreshAt time.Time
 	// generation is incremented whenever a key was withdrawn.
 	generation uint64
@@ -102,7 +102,7 @@ func (k *keys) refreshUntilDone(ctx context.Context, failed func(error)) {
 	}
 }
 
-// fetchKeys fetches the keys and counts that. A response that is not valid is an error.
+// fetchKeys fetches the keys and records the call in the metrics. A response that is not valid is an error.
 func (s *Signer) fetchKeys(ctx context.Context) (*keySet, error) {
 	set, err := s.callFetchKeys(ctx)
 	s.metrics.fetched(err, s.keys.now())

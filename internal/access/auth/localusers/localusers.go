@@ -1,4 +1,5 @@
-// Package localusers authenticates the users for which the program that runs the server has asked for a token.
+// Package localusers authenticates users by tokens that the program which runs the server has got from
+// Users.Token.
 package localusers
 
 import (
@@ -13,8 +14,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
 
-// Users are the users with their tokens, which are in memory alone. It is an authn.AudienceAgnosticAuthenticator. The zero value has
-// no users. Its methods may be called concurrently.
+// Users has users and their tokens, only in memory. It is an authn.AudienceAgnosticAuthenticator. The zero value
+// has no users. Its methods may be called concurrently.
 type Users struct {
 	mu     sync.RWMutex // guards what follows
 	byHash map[[sha256.Size]byte]*request.User

@@ -34,15 +34,15 @@ type object struct {
 // are the secrets that nodes need to mount that volume. A Graph may be used concurrently.
 type Graph struct {
 	mu sync.RWMutex // guards what follows
-	// nodes counts, by object and node name, the owners through which they are related.
+	// nodes counts, by object and node name, the owners that relate the object to the node.
 	nodes map[object]map[string]int
 	// owners has the references of each pod, attachment, slice or certificate request.
 	owners map[object]nodeReferences
-	// claims has the claim that each volume, by name, is bound to.
+	// claims has the claims that volumes are bound to, by the name of the volume.
 	claims map[string]object
-	// volumes has the names of the volumes that need a secret.
+	// volumes has, for each secret, the names of the volumes that need it.
 	volumes map[object]map[string]bool
-	// secrets has the secrets that each volume, by name, needs.
+	// secrets has the secrets that volumes need, by the name of the volume.
 	secrets map[string][]object
 }
 
@@ -85,7 +85,7 @@ func (g *Graph) volumeRelated(node, name string) bool {
 	return ok && g.nodes[c][node] > 0
 }
 
-// SetPod records what a pod refers to. A pod without a node relates nothing.
+// SetPod records the objects that a pod refers to. A pod without a node has no relations.
 func (g *Graph) SetPod(p *corev1.Pod) {
 	owner := object{pod, p.Namespace, p.Name}
 	if p.Spec.NodeName == "" {
@@ -174,7 +174,7 @@ func (g *Graph) removeVolume(name string) {
 	delete(g.secrets, name)
 }
 
-// retain removes the owners of kind k, or the volumes, that are not in there.
+// retain removes the owners of kind k that are not in the set there, or the volumes if k is volume.
 func (g *Graph) retain(k kind, there map[object]bool) {
 	g.mu.RLock()
 	var gone []object

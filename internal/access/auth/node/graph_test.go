@@ -142,8 +142,7 @@ func FuzzGraph(f *testing.F) {
 	f.Fuzz(checkAgainstTwin)
 }
 
-// TestEveryReferenceOfAPodCounts names one secret or config map in each place
-// where a pod may.
+// TestEveryReferenceOfAPodCounts names one secret or config map in each place of a pod that can name one.
 func TestEveryReferenceOfAPodCounts(t *testing.T) {
 	local := func(name string) *corev1.LocalObjectReference { return &corev1.LocalObjectReference{Name: name} }
 	container := func(prefix string) corev1.Container {

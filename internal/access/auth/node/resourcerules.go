@@ -38,8 +38,8 @@ func noOpinion(reason string) decision { return decision{reason: reason} }
 // podCertificateRequests is a resource of the feature gate PodCertificateRequest.
 var podCertificateRequests = schema.GroupResource{Group: "certificates.k8s.io", Resource: "podcertificaterequests"}
 
-// resourceRules has a function for each resource where the decision depends on the node. The
-// other resources are decided by the rules of the ClusterRole system:node alone.
+// resourceRules has a function for each resource for which the decision depends on the node. For other resources
+// only the rules of the ClusterRole system:node count.
 var resourceRules = map[schema.GroupResource]func(nodeRequest) decision{
 	{Resource: "secrets"}:                func(q nodeRequest) decision { return q.allowRead(secret) },
 	{Resource: "configmaps"}:             func(q nodeRequest) decision { return q.allowRead(configMap) },

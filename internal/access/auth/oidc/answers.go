@@ -10,8 +10,8 @@ import (
 // maxAnswer is the largest response of an issuer that is read, in bytes: its metadata, or its keys.
 const maxAnswer = 1 << 20
 
-// boundedTransport has the reading of a response fail after maxAnswer bytes, and refuses responses that have no end. The
-// library that reads them has no limit.
+// boundedTransport makes the reading of a response fail after maxAnswer bytes, because the library that reads it
+// has no limit. It refuses the status 101, after which the body is the connection and has no end.
 type boundedTransport struct{ next http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.

@@ -39,7 +39,8 @@ func TestAnswersOfIssuersAreBounded(t *testing.T) {
 	}
 }
 
-// TestIssuersThatSwitchProtocols: the body of a 101 is the connection. Reading it would not end at the time-out.
+// TestIssuersThatSwitchProtocols checks that the body of a response with status 101 is not read. It is the
+// connection, and reading it would not end at the time-out.
 func TestIssuersThatSwitchProtocols(t *testing.T) {
 	p := newProvider(t)
 	p.further["/switch"] = func(w http.ResponseWriter, _ *http.Request) {

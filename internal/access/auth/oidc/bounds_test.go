@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestResultsOfClaimExpressionsAreBounded evaluates expressions whose calls make very much of a claim of 1 KB.
-// Each has to fail with an error, and may not have allocated much more than an object may hold.
+// TestResultsOfClaimExpressionsAreBounded evaluates expressions that make very large values from a claim of 1 KB.
+// Each has to fail with an error before it has allocated much more memory than an object may have.
 func TestResultsOfClaimExpressionsAreBounded(t *testing.T) {
 	const limit = 100 << 20 // bytes allocated by one evaluation
 	grow := ".replace('a', '" + strings.Repeat("a", 1100) + "')"

@@ -74,7 +74,7 @@ func (e *expression) eval(ctx context.Context, value map[string]any) (ref.Val, e
 	return out, nil
 }
 
-// text evaluates the expression of a claim that is one text.
+// text evaluates an expression that has to return a string. claim is the name of the expression in errors.
 func (e *expression) text(ctx context.Context, claim string, values map[string]any) (string, error) {
 	out, err := e.eval(ctx, values)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// cacheTTL is for how long a valid token is cached.
+	// cacheTTL is the time for which a valid token is cached.
 	cacheTTL = 10 * time.Second
 	// healthInterval is the time between two health checks of the issuers of a new
 	// configuration.

@@ -2,12 +2,13 @@ package oidc
 
 import "net/http"
 
-// Login is what a program needs to log people in at an issuer, so that they get ID tokens that the server accepts.
+// Login has the data with which a program logs people in at an issuer, to get ID tokens that the server accepts.
 type Login struct {
 	URL string // the issuer in the tokens
 	// ClientID is the first of the audiences that are accepted.
 	ClientID string
-	// Client reaches the issuer as its configuration says. Reading more than maxAnswer of a response fails.
+	// Client calls the issuer with the certificates and the network of its configuration. Reading more than
+	// maxAnswer of a response fails.
 	Client *http.Client
 }
 

@@ -66,7 +66,7 @@ func (t *textOrTexts) UnmarshalJSON(b []byte) error {
 // Mapping converts the claims of an issuer's tokens to users.
 type Mapping struct {
 	config                *apiserver.JWTAuthenticator
-	username, groups, uid *expression // nil if a claim is configured, or nothing
+	username, groups, uid *expression // nil if a claim is configured instead, or nothing
 	extra                 []extraMapping
 	claimRules, userRules []*expression
 }

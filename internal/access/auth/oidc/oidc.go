@@ -200,8 +200,9 @@ const keysInterval = time.Second
 
 var errAskedRecently = errors.New("the keys of the issuer were requested less than a second ago")
 
-// keysTransport answers requests that come sooner than keysInterval after the last one with the last answer, so that the error of a token
-// whose signature does not hold is always about the signature. If there was none, they fail.
+// keysTransport does not send a request that comes sooner than keysInterval after the last one. It returns the
+// last answer, so that the error for a token with a wrong signature is always about the signature. Without a last
+// answer the request fails.
 type keysTransport struct {
 	next http.RoundTripper
 	now  func() time.Time
@@ -252,7 +253,7 @@ func (t *keysTransport) begin() (keys []byte, ask bool) {
 
 func (i *Issuer) setUnhealthy(err error) { i.health.Store(&err) }
 
-// Health returns nil if tokens can be verified, and otherwise why not.
+// Health returns nil if tokens can be verified, and otherwise the reason.
 func (i *Issuer) Health() error {
 	if err := i.health.Load(); err != nil {
 		return fmt.Errorf("oidc: authenticator for issuer %q is not healthy: %w", i.config.Issuer.URL, *err)
@@ -295,8 +296,8 @@ func (i *Issuer) userOf(ctx context.Context, token string) (*request.User, error
 	return authn.WithAuthenticated(user), nil
 }
 
-// reasonOf returns the reason of an error of the verifier, of the claims, or of the mapping. The verifier has an error type for
-// expired tokens alone.
+// reasonOf returns the reason of an error of the verifier, of the claims, or of the mapping. It looks at texts,
+// because the verifier has an error type only for expired tokens.
 func reasonOf(err error) authn.Reason {
 	text := err.Error()
 	switch {
@@ -316,7 +317,7 @@ func reasonOf(err error) authn.Reason {
 	return authn.ReasonMalformed
 }
 
-// verifyToken begins the errors of the verifier.
+// verifyToken is the prefix of the errors of the verifier.
 const verifyToken = "oidc: verify token: "
 
 // notBeforeLeeway is the tolerated difference if the clock of an issuer is ahead, as in kube-apiserver. The verifier of

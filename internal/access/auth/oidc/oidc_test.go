@@ -91,7 +91,7 @@ func (p *provider) ca() string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.Certificate().Raw}))
 }
 
-// token signs the claims that a token has, and more.
+// token returns a signed token with the claims that every token has, and with those in more.
 func (p *provider) token(t testing.TB, more map[string]any) string {
 	t.Helper()
 	c := map[string]any{"iss": p.URL, "aud": client, "sub": "jane", "exp": time.Now().Add(time.Hour).Unix(),
@@ -124,7 +124,7 @@ func signed(t testing.TB, key *ecdsa.PrivateKey, c map[string]any) string {
 
 func text(s string) *string { return &s }
 
-// config is the least configuration of the provider.
+// config returns the smallest valid configuration of the provider.
 func (p *provider) config() apiserver.JWTAuthenticator {
 	return apiserver.JWTAuthenticator{
 		Issuer:        apiserver.Issuer{URL: p.URL, Audiences: []string{client}, CertificateAuthority: p.ca()},

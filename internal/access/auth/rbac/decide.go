@@ -87,9 +87,8 @@ func (ind *Index) missing(u *request.User, namespace string) error {
 	return joinErrors(missing, (*binding).notFound)
 }
 
-// eachGrant calls visit for the grants of a user, the cluster-wide ones first. If wildcardOnly
-// is true, it skips the grants of subjects with many grants whose role has no wildcards and
-// exists.
+// eachGrant calls visit for the grants of a user, the cluster-wide ones first. If wildcardOnly is true, it leaves
+// out the grants that are in byTarget. Their roles exist and have no wildcards.
 func (ind *Index) eachGrant(u *request.User, namespace string, wildcardOnly bool, visit func(*grant)) {
 	scope := func(namespace string) {
 		visitGrants := func(h *subjectGrants) {

@@ -8,7 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestDecode: what is read from stored bytes is what the whole objects have, and damaged bytes are an error.
+// TestDecode checks that the fields read from stored bytes are equal to those of the whole objects, and that
+// damaged bytes are an error.
 func TestDecode(t *testing.T) {
 	meta := metav1.ObjectMeta{Name: "a", Namespace: "n", Labels: map[string]string{"k": "v"}}
 	for _, rules := range [][]rbacv1.PolicyRule{nil, {

@@ -50,8 +50,8 @@ func (ind *Index) ConfirmNoEscalation(
 // maxPermissions limits the permissions that are checked one by one. Checking one takes up to some microseconds.
 const maxPermissions = 20_000
 
-// splitOffLarge returns the rules that together have at most maxPermissions permissions, and the others, without those
-// that are contained in one rule of held.
+// splitOffLarge splits rules. Those in small have at most maxPermissions permissions together. large has the
+// others, except those that one rule of held contains.
 func splitOffLarge(held, rules []rbacv1.PolicyRule) (small, large []rbacv1.PolicyRule) {
 	var owned []rule
 	left := maxPermissions

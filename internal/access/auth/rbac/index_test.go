@@ -12,7 +12,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
 
-// twin decides by looking at all roles and bindings, as the API is documented.
+// twin decides by looking at all roles and bindings, as the documentation of the API describes it.
 type twin struct {
 	roles    map[roleKey][]rbacv1.PolicyRule
 	bindings map[objectKey]twinBinding
@@ -23,8 +23,8 @@ type twinBinding struct {
 	subjects []rbacv1.Subject
 }
 
-// decide reports whether something is allowed, by which words, and which roles
-// could not be found.
+// decide returns the reasons for which the request is allowed, none if it is not, and the roles that could not be
+// found.
 func (t *twin) decide(u *request.User, i *request.Info) (reasons, missing []string) {
 	for key, b := range t.bindings {
 		if key.namespace != "" && key.namespace != i.Namespace {
@@ -104,7 +104,7 @@ func twinAllows(r rbacv1.PolicyRule, i *request.Info) bool {
 		(len(r.ResourceNames) == 0 || slices.Contains(r.ResourceNames, i.Name))
 }
 
-// world makes random objects, few enough to meet.
+// world makes random objects. They have few different names, so that they often refer to each other.
 type world struct{ *rand.Rand }
 
 func (w world) pick(from ...string) string { return from[w.IntN(len(from))] }
@@ -219,7 +219,7 @@ func checkAgainstTwin(t *testing.T, seed uint64, steps int) {
 			}
 		}
 	}
-	// Nothing is left of what is gone.
+	// After everything is deleted, nothing may be left in the index.
 	for key := range tw.bindings {
 		x.DeleteBinding(key.namespace, key.name)
 	}
@@ -290,7 +290,7 @@ func TestUncoveredReturnsMissingPermissions(t *testing.T) {
 	}
 }
 
-// TestContainsMeansNothingUncovered compares what is said of large rules with the permissions one by one.
+// TestContainsMeansNothingUncovered compares contains with Uncovered, which checks the permissions one by one.
 func TestContainsMeansNothingUncovered(t *testing.T) {
 	w := world{rand.New(rand.NewPCG(7, 8))}
 	contained := 0
@@ -352,8 +352,8 @@ func TestLargeRulesAreNotSplit(t *testing.T) {
 	}
 }
 
-// TestUncoveredIsEmptyForAllowedRequests ties the two questions together: whoever covers a
-// rule is allowed whatever the rule allows.
+// TestUncoveredIsEmptyForAllowedRequests checks that a user who covers a rule is allowed every request that the
+// rule allows.
 func TestUncoveredIsEmptyForAllowedRequests(t *testing.T) {
 	w := world{rand.New(rand.NewPCG(5, 6))}
 	covered := 0

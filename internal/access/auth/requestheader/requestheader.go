@@ -17,9 +17,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
 
-// Names are the names of the headers. Of Users and of UIDs, the first header with a value is
-// used; of Groups, and of the headers that begin with one of ExtraPrefixes, all values are
-// used.
+// Names are the names of the headers. The user name and the UID are in the first header of Users and UIDs that has
+// a value. All values count in the headers of Groups, and in those that begin with one of ExtraPrefixes.
 type Names struct {
 	Users, UIDs, Groups, ExtraPrefixes []string
 }
@@ -32,8 +31,7 @@ func DefaultNames() Names {
 	}
 }
 
-// Clear removes the headers, so that neither a handler nor a proxied server takes what a
-// client wrote there for authenticated.
+// Clear removes the headers, so that neither a handler nor a proxied server trusts values that a client has sent.
 func (n *Names) Clear(h http.Header) {
 	for _, names := range [][]string{n.Users, n.UIDs, n.Groups} {
 		for _, name := range names {

@@ -180,8 +180,7 @@ func (a *Authenticator) verifySignature(ctx context.Context, signed *jose.JSONWe
 	return nil, utilerrors.NewAggregate(failed)
 }
 
-// acceptedAudiences returns the requested audiences for which the token is valid. None is an
-// error.
+// acceptedAudiences returns the requested audiences for which the token is valid, or an error if there are none.
 func (a *Authenticator) acceptedAudiences(ctx context.Context, v *verified, audiences []string) ([]string, error) {
 	own := []string(v.claims.Audience)
 	if len(own) == 0 {

@@ -276,7 +276,7 @@ func TestTokenClaims(t *testing.T) {
 	}
 }
 
-// TestAudiencesAreLists reads the claim of tokens with one audience and with two.
+// TestAudiencesAreLists checks that the claim aud is a list, also for a single audience.
 func TestAudiencesAreLists(t *testing.T) {
 	p := newParty(t)
 	for _, audiences := range [][]string{{"one"}, {"one", "two"}} {
@@ -367,7 +367,7 @@ func TestAudiences(t *testing.T) {
 	token := authn.NewBearerToken(p.token(t, authenticationv1.TokenRequestSpec{Audiences: []string{"vault", issuer}}))
 	for _, c := range []struct{ asked, meant []string }{
 		{[]string{issuer}, []string{issuer}},
-		{[]string{"x", issuer, "vault"}, []string{issuer, "vault"}}, // as they were asked for
+		{[]string{"x", issuer, "vault"}, []string{issuer, "vault"}}, // in the order of the request
 		{[]string{"x"}, nil},
 	} {
 		identity, err := p.AuthenticateToken(t.Context(), token, c.asked)
@@ -418,11 +418,11 @@ func TestTokenLifetimeIsLimitedAndExtended(t *testing.T) {
 	spec := bound("Pod", "web")
 	spec.ExpirationSeconds = &mounted
 	token := p.token(t, spec)
-	p.now = p.now.Add(2 * time.Hour) // beyond what was asked for
+	p.now = p.now.Add(2 * time.Hour) // after the requested lifetime
 	if _, err := p.who(t, token); err != nil || !slices.Equal(p.uses, []Use{UseStale}) {
 		t.Errorf("an extended token: %v %v", err, p.uses)
 	}
-	spec.Audiences = []string{"vault", issuer} // somebody else may not know of the extension
+	spec.Audiences = []string{"vault", issuer} // the other audience may not know of the extension
 	elsewhere := p.token(t, spec)
 	p.now = p.now.Add(2 * time.Hour)
 	if _, err := p.who(t, elsewhere); err == nil {
@@ -506,7 +506,7 @@ func TestForgeries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The public key as the secret of a symmetric signature.
+	// The attacker uses the public key as the secret of a symmetric signature.
 	symmetric, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: der}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -676,7 +676,7 @@ func TestAudit(t *testing.T) {
 	}
 	use := func(token string) *audit.Record {
 		return noted(func(ctx context.Context) {
-			_, _ = p.AuthenticateToken(ctx, authn.NewBearerToken(token), []string{issuer}) // some do not hold
+			_, _ = p.AuthenticateToken(ctx, authn.NewBearerToken(token), []string{issuer}) // some are not valid
 		})
 	}
 	mounted := int64(MountedLife / time.Second)

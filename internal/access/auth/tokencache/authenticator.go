@@ -38,8 +38,8 @@ type answer struct {
 // cacheSize is the least number of results that are cached.
 const cacheSize = 4096
 
-// NewAuthenticator returns an Authenticator that caches users for the time success, and that a
-// token is not valid for the time failure. 0 caches nothing.
+// NewAuthenticator returns an Authenticator that caches users for the time success, and invalid tokens for the
+// time failure. A time of 0 means that they are not cached.
 func NewAuthenticator(
 	tokens authn.TokenAuthenticator, success, failure time.Duration, now func() time.Time, record Recorder,
 ) *Authenticator {
@@ -78,7 +78,7 @@ func (au *Authenticator) AuthenticateToken(
 	}
 }
 
-// callTimeout limits a call, for which no request may wait any more.
+// callTimeout limits a call, which goes on after the requests that wait for it have ended.
 const callTimeout = 30 * time.Second
 
 // cached returns the result for a token if it is kept and still valid.

@@ -8,8 +8,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 )
 
-// NewMetrics registers the metrics of the caches of tokens, and returns what records them. kube-apiserver describes none of
-// them. It may be called once.
+// NewMetrics registers the metrics of the caches of tokens, and returns a Recorder for them. As in kube-apiserver,
+// their help texts say nothing. It may be called once.
 func NewMetrics(m *metrics.Metrics) Recorder {
 	const help = "[ALPHA] "
 	requests := m.Counters("authentication_token_cache_request_total", help, "status")

@@ -12,7 +12,8 @@ type Key = [sha256.Size]byte
 
 // A Recorder records how a cache is used, for metrics. All functions must be set.
 type Recorder struct {
-	// Requested is called for a token whose evaluation began at start, by whether it was in the cache.
+	// Requested is called for a token whose evaluation began at start. hit reports whether the token was in the
+	// cache.
 	Requested func(hit bool, start time.Time)
 	// Fetching is called before a token that is not in the cache is evaluated. The function that it returns is called
 	// afterwards; ok reports whether that had no error.

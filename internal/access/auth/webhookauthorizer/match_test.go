@@ -8,8 +8,8 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 )
 
-// TestResultsOfMatchConditionsAreBounded evaluates conditions whose calls make very much of a user name of 1 KB.
-// Each has to fail with an error, and may not have allocated much more than an object may hold.
+// TestResultsOfMatchConditionsAreBounded evaluates conditions that make very large values from a user name of 1
+// KB. Each has to fail with an error before it has allocated much more memory than an object may have.
 func TestResultsOfMatchConditionsAreBounded(t *testing.T) {
 	const limit = 100 << 20 // bytes allocated by one evaluation
 	grow := ".replace('a', '" + strings.Repeat("a", 1100) + "')"

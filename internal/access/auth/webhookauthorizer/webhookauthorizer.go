@@ -56,7 +56,7 @@ type Options struct {
 	// Timeout limits one call; 0 stands for 30 s.
 	Timeout time.Duration
 	Backoff webhook.Backoff
-	// AllowedTTL and RefusedTTL are how long responses are cached; 0 caches none.
+	// AllowedTTL and RefusedTTL are the times for which responses are cached; 0 means that they are not cached.
 	AllowedTTL, RefusedTTL time.Duration
 	// OnError is the decision if the webhook fails: authz.NoOpinion or authz.Deny.
 	OnError authz.Decision

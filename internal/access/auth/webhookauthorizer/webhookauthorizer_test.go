@@ -256,7 +256,7 @@ func authority(s *httptest.Server) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
 }
 
-// TestAnswersAreBounded takes an answer that is too large for no answer.
+// TestAnswersAreBounded checks that an answer that is too large counts as a failure of the webhook.
 func TestAnswersAreBounded(t *testing.T) {
 	h := newHook(t, http.StatusCreated, `{"allowed":true,"reason":"`+strings.Repeat("x", 2*maxAnswer)+`"}`)
 	if got, _, err := h.authorizer(t, &notes{}, nil).Authorize(t.Context(), listing); got == authz.Allow || err == nil {

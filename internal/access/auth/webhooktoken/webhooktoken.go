@@ -27,7 +27,7 @@ type Options struct {
 	Client *webhook.Client
 	// Version is the version of TokenReview that the webhook supports: v1 or v1beta1.
 	Version string
-	// Audiences are the API server's own, for a webhook that does not support audiences.
+	// Audiences are the API server's own. They are used for a webhook that does not support audiences.
 	Audiences []string
 	Backoff   webhook.Backoff
 }

@@ -170,7 +170,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestAnswersAreBounded refuses a user who takes more memory than a user should.
+// TestAnswersAreBounded checks that an answer is refused if its user takes more memory than a user may take.
 func TestAnswersAreBounded(t *testing.T) {
 	r := newReviewer(t, nil)
 	r.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -116,8 +116,8 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-// TestAuthoritiesAreReplaced: on one connection, the same certificate is good, and
-// then is not, when the file has another authority.
+// TestAuthoritiesAreReplaced checks that a certificate is no longer accepted on an open connection after the file
+// has got another authority.
 func TestAuthoritiesAreReplaced(t *testing.T) {
 	one, two := newIssuer(t), newIssuer(t)
 	authorities := NewAuthorities(nil, "ca.crt")
@@ -228,8 +228,8 @@ func TestForbidOverlap(t *testing.T) {
 	}
 }
 
-// TestVerifyOnce: what was found on a connection counts for the same authorities
-// only, and a failure for a while only.
+// TestVerifyOnce checks that a result is used again on its connection only for the same authorities, and a failure
+// only for failureTTL.
 func TestVerifyOnce(t *testing.T) {
 	ca, other := newIssuer(t), newIssuer(t)
 	mine, theirs := x509.NewCertPool(), x509.NewCertPool()
@@ -245,9 +245,9 @@ func TestVerifyOnce(t *testing.T) {
 		after time.Duration
 		holds bool
 	}{
-		{mine, 0, false},               // not yet
-		{mine, 6 * time.Second, false}, // is not looked at again
-		{mine, 11 * time.Second, true}, // is
+		{mine, 0, false},               // not valid yet
+		{mine, 6 * time.Second, false}, // the failure is cached
+		{mine, 11 * time.Second, true}, // valid now
 		{theirs, 11 * time.Second, false},
 		{mine, 12 * time.Second, true},
 		{mine, 2 * time.Minute, false}, // expired meanwhile

@@ -24,8 +24,8 @@ type API struct {
 	Store     storage.Store
 }
 
-// New returns an API, which is closed when the test ends. The store is in dir, or in memory if dir is "". The name is that
-// of the field manager.
+// New returns an API, which is closed when the test ends. The store is in dir, or in memory if dir is "". name is
+// the field manager of the client.
 func New(t testing.TB, dir, name string) *API {
 	t.Helper()
 	store, err := embedded.Open(embedded.Options{InMemory: dir == "", Dir: dir})

@@ -24,14 +24,15 @@ import (
 // Versions converts objects between the versions of their kinds. Its methods may be called concurrently.
 type Versions struct {
 	resources *directory.Directory
-	kinds     sync.Map // schema.GroupVersionKind -> schema.GroupVersionResource, where it was found last
+	kinds     sync.Map // schema.GroupVersionKind -> the schema.GroupVersionResource that had the kind last time
 }
 
 // New returns the versions of the resources in a directory.
 func New(resources *directory.Directory) *Versions { return &Versions{resources: resources} }
 
-// Equivalents returns the resources other than gvr that have the same objects: custom resources of the same definition,
-// and built-in ones that are stored together. The kind is the subresource's if it has a kind of its own.
+// Equivalents returns the resources other than gvr that have the same objects: custom resources of the same
+// definition, and built-in ones that are stored together. If the subresource has a kind of its own, the results
+// have its kind.
 func (v *Versions) Equivalents(
 	ctx context.Context, gvr schema.GroupVersionResource, subresource string,
 ) []admission.Names {
@@ -84,8 +85,8 @@ func (v *Versions) sameObjects(
 	return names, true
 }
 
-// Convert returns an object of a write, which is in the storage version, in the version of names. The result is the
-// object itself if that is its version already; it must not be changed.
+// Convert returns an object of a write in the version of names; obj is in the storage version. If both are the
+// same version, the result is obj itself. The caller must not change the result.
 func (v *Versions) Convert(
 	ctx context.Context, a *admission.Attributes, obj registry.Object, names admission.Names,
 ) (registry.Object, error) {
@@ -110,15 +111,15 @@ func (v *Versions) Convert(
 		return obj, nil
 	}
 	if u, ok := obj.(*unstructured.Unstructured); ok {
-		obj = u.DeepCopy() // which conversion may change
+		obj = u.DeepCopy() // a copy, because conversion may change it
 	}
 	return v.inRequested(ctx, a, served, names, func(r *registry.Served, version *registry.Version) (registry.Object, error) {
 		return r.Resource.Decoder.ToVersion(ctx, obj, version)
 	})
 }
 
-// deleted returns the object of a deletion in the version of the request. A custom resource is deleted as it is stored, so that a deletion
-// that nobody asks about does not depend on a conversion webhook.
+// deleted returns the object of a deletion in the version of the request. The write has a custom resource in the
+// version in which it is stored: so a deletion that no webhook or policy asks about needs no conversion webhook.
 func (v *Versions) deleted(ctx context.Context, a *admission.Attributes) (registry.Object, error) {
 	stored, ok := a.Old.(*unstructured.Unstructured)
 	if !ok || a.Subresource != "" || stored.GroupVersionKind() == a.Stored.Kind {
@@ -140,8 +141,9 @@ func (v *Versions) deleted(ctx context.Context, a *admission.Attributes) (regist
 	return obj, err
 }
 
-// inRequested calls convert with the resource whose storage version the objects of a write are in, and with the version
-// of names there. Each version of a custom resource is a kind of its own, which takes itself for the storage version.
+// inRequested calls convert with a resource and its version for names. For a custom resource it is the resource of
+// the requested version: each version is a kind of its own that takes itself for the storage version, and the
+// objects of the write are in the requested one.
 func (v *Versions) inRequested(
 	ctx context.Context, a *admission.Attributes, served *registry.Served, names admission.Names,
 	convert func(*registry.Served, *registry.Version) (registry.Object, error),
@@ -162,7 +164,7 @@ func (v *Versions) inRequested(
 }
 
 // Document returns an object of a write as a JSON document with apiVersion and kind, in the version of names. It
-// returns nil for no object.
+// returns nil if obj is nil.
 func (v *Versions) Document(
 	ctx context.Context, a *admission.Attributes, obj registry.Object, names admission.Names,
 ) ([]byte, error) {
@@ -214,7 +216,7 @@ func (v *Versions) Replace(
 	})
 }
 
-// ReplaceTree is Replace with a document that is decoded already, which may be kept and changed.
+// ReplaceTree is Replace with a decoded document. The object may keep and change the document.
 func (v *Versions) ReplaceTree(
 	ctx context.Context, a *admission.Attributes, document map[string]any, names admission.Names,
 ) error {
@@ -231,7 +233,8 @@ func (v *Versions) ReplaceTree(
 	})
 }
 
-// replace replaces the content of a.Object by the result of decode, which gets an object from New of its argument.
+// replace replaces the content of a.Object by the result of decode. decode must decode into the object that New of
+// its argument returns.
 func (v *Versions) replace(
 	ctx context.Context, a *admission.Attributes, names admission.Names, decode func(scheme.Decoder) error,
 ) error {

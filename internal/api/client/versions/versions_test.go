@@ -39,7 +39,7 @@ func newVersions(t *testing.T) *versions.Versions {
 	return versions.New(clienttest.New(t, "", "test").Directory)
 }
 
-// write returns the write of a scaler of 70 percent, which was requested in version v1.
+// write returns a write, requested in version v1, of a HorizontalPodAutoscaler with a target of 70 percent.
 func write() *admission.Attributes {
 	percent := int32(70)
 	return &admission.Attributes{Requested: scaler("v1"), Stored: scaler("v2"), Object: &autoscalingv2.HorizontalPodAutoscaler{
@@ -118,7 +118,7 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// TestTypes asks the merge schemas for an object of each kind.
+// TestTypes checks whether the merge schema that Types returns for a kind knows a Scale.
 func TestTypes(t *testing.T) {
 	v := newVersions(t)
 	for _, test := range []struct {
@@ -194,7 +194,7 @@ func TestReplaceTree(t *testing.T) {
 	}
 }
 
-// TestOpenKind opens the same kind twice: the second time it is found where it was.
+// TestOpenKind opens the same kind twice: the second time it is found in the cache of kinds.
 func TestOpenKind(t *testing.T) {
 	v := newVersions(t)
 	for range 2 {

@@ -285,11 +285,12 @@ func TestFirstErrorEndsTheOthers(t *testing.T) {
 	}
 }
 
-// TestAnswersOfManyValues: what is decoded of an answer is bounded by the values of the question, not only by its bytes.
+// TestAnswersOfManyValues: the number of values that are decoded from an answer is limited by the number of values
+// in the request, and not only by the bytes of the request.
 func TestAnswersOfManyValues(t *testing.T) {
 	zeros := func(n int) []any { return slices.Repeat([]any{0}, n) }
 	for name, test := range map[string]struct {
-		has, added, others int // zeros in the object, that the webhook adds to it, and that it answers as further objects
+		has, added, others int // zeros in the object, zeros that the webhook adds to it, and zeros after it
 		want               string
 	}{
 		"further objects":              {0, 0, valuesMin, "the answer has more than 131072 values"},
@@ -319,7 +320,7 @@ func TestAnswersOfManyValues(t *testing.T) {
 
 // TestBadAnswers tests the errors for wrong responses to a call with one object and with two.
 func TestBadAnswers(t *testing.T) {
-	set := func(path ...any) func(*question) any { // the last is the value; of the first object
+	set := func(path ...any) func(*question) any { // path in the first object, then the new value
 		return func(q *question) any {
 			objs := convertAll(q)
 			m := objs[0]

@@ -99,8 +99,8 @@ func (r *review) check(version, uid string) error {
 	}
 }
 
-// errorTexts has the beginnings of error messages about one object of a response. Which errors name the index of
-// the object depends on whether the response has more than one.
+// errorTexts has the beginnings of error messages about one object of a response. Some of them contain the index
+// of the object, depending on whether the response has more than one object.
 type errorTexts struct{ object, version, metadata string }
 
 func errorTextsOf(i, of int) errorTexts {

@@ -21,8 +21,9 @@ const (
 	callsAtOnce    = 4
 )
 
-// The longest accepted response has answerFactor times the bytes of the request, but at least answerMin bytes; and
-// answerFactor times its values, but at least valuesMin (see webhook.Values).
+// The longest accepted response has answerFactor times the bytes of the request, or answerMin if that is more. The
+// limit for the number of its JSON values is answerFactor times the values of the request, or valuesMin if that is
+// more (see webhook.Values).
 const (
 	answerFactor = 8
 	answerMin    = 16 << 20

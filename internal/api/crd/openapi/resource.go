@@ -146,7 +146,7 @@ func (d dialect) object(r *resource) map[string]any {
 	}
 	s := d.publish(r.schema)
 	if s["x-kubernetes-embedded-resource"] == true {
-		return s // which gave it the properties of an object
+		return s // publish has added the properties of an object
 	}
 	p := properties(s)
 	p["metadata"] = d.reference(objectMetaModel, partialObjectDoc("metadata"))

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// dialect is a version of OpenAPI. Version 2 leaves out what its clients, mainly kubectl, would misunderstand.
+// dialect is a version of OpenAPI. Documents of version 2 lack the parts that its clients, mainly kubectl, would
+// misunderstand.
 type dialect int
 
 const (
@@ -148,7 +149,8 @@ func simplify(out, s, properties, items map[string]any) (map[string]any, map[str
 	return properties, items
 }
 
-// addCombinators adds the conditions. For an int-or-string, anyOf also lists its two types.
+// addCombinators adds allOf, anyOf, oneOf and not (addConditions). For an int-or-string, anyOf also lists its two
+// types.
 func addCombinators(out, s map[string]any) {
 	addConditions(out, s)
 	if out["x-kubernetes-int-or-string"] != true || isIntOrString(s["anyOf"]) {

@@ -1,13 +1,13 @@
-// Package openapi makes the OpenAPI documents of custom resources: a version 3 document for each group and version, and
-// the part that they add to the version 2 document.
+// Package openapi makes the OpenAPI documents of custom resources: a version 3 document for each group and
+// version, and the part that they add to the version 2 document.
 //
-// A document is built when it is requested, from the JSON of the definitions. In memory are only that JSON, which the
-// caller has anyway, and its hash. So the list of documents of thousands of definitions is available at once, and a
-// change only costs work for the changed documents.
+// A document is built when it is requested, from the JSON of the definitions. The Source keeps only this JSON,
+// which its caller keeps anyway, and its hash. So the list of documents of thousands of definitions is available
+// at once, and a change only costs work for the changed documents.
 //
-// Files, in the order to read them: source.go (which documents exist), resource.go (reading a definition), paths.go
-// (the operations of a resource), schema.go (its schema), document.go (the JSON of both versions), shared.go (built-in
-// definitions).
+// Files, in the order to read them: source.go (which documents exist), resource.go (reading a definition),
+// paths.go (the operations of a resource), schema.go (its schema), document.go (the JSON of both versions),
+// shared.go (built-in definitions).
 package openapi
 
 import (

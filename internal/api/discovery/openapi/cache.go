@@ -37,8 +37,8 @@ type cache struct {
 	entries map[key]*document // guarded by mu
 	order   []key             // guarded by mu; oldest first
 	size    int               // guarded by mu; bytes of all entries
-	// used has each cacheable document as long as something refers to it, such as a client that reads slowly. A document
-	// that is too large for the cache, or was removed from it, is so not made once more for each reader.
+	// used has each cacheable document while something refers to it, such as a response to a slow client. So a
+	// document that is too large for the cache, or was removed from it, is not made again for each reader.
 	used map[key]weak.Pointer[document] // guarded by mu
 }
 
@@ -115,7 +115,7 @@ func compress(write func(io.Writer) error) (*document, error) {
 	if err := z.Close(); err != nil {
 		return &document{}, err
 	}
-	return &document{bytes.Clone(b.Bytes()), count.n}, err // without the room to grow
+	return &document{bytes.Clone(b.Bytes()), count.n}, err // a copy without unused capacity
 }
 
 // counter counts the bytes that are written.

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// maxMember limits the size in bytes of a path or definition of an extension API server, maxNesting the depth of
-	// its values. Real ones have a tenth of both.
+	// maxMember limits the size in bytes of a path or definition of an extension API server, and maxNesting the
+	// depth of its values. In real documents, both are ten times smaller.
 	maxMember, maxNesting = 1 << 20, 200
 	// maxPart is the largest part of the OpenAPI v2 document that one extension API server adds, in bytes.
 	maxPart = 16 << 20
@@ -92,8 +92,8 @@ func (c *checker) check(values map[string]json.RawMessage, like any, encode enco
 // errNested is the error of a value whose depth is over maxNesting.
 var errNested = errors.New("it is nested too deeply")
 
-// normalize returns a member whose text has no spaces, no member twice and no needless escapes: References finds all
-// references in it.
+// normalize returns a member whose text has no spaces, no duplicate members and no needless escapes. References
+// finds all references only in such a text.
 func normalize(name string, value []byte) (archive.Member, error) {
 	switch {
 	case len(name)+len(value) > maxMember:

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestCheckV2 drops what is no path or definition of an extension API server, with all that refers to it.
+// TestCheckV2 checks that invalid paths and definitions of an extension API server are dropped, and everything
+// that refers to them.
 func TestCheckV2(t *testing.T) {
 	path := func(ref string) string {
 		return `{"get":{"responses":{"200":{"description":"OK","schema":{"$ref":"` + ref + `"}}}}}`

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TestClientGo: the usual client reads what is served.
+// TestClientGo reads the documents with the discovery client of client-go.
 func TestClientGo(t *testing.T) {
 	server := httptest.NewServer(newHandler(t, Options{}))
 	defer server.Close()

@@ -8,12 +8,12 @@ import (
 	"net/http"
 )
 
-// content is a document for one reader, which is made when it is first read; a 304 response does not need it. What a
-// reader needs of its own is little: all share the compressed text, and a client that does not accept gzip gets it
-// unpacked piece by piece.
+// content is a document for one reader. It is made when it is first read; a 304 response does not need it. A
+// reader needs little memory of its own: all readers share the compressed text, and for a client that does not
+// accept gzip it is unpacked piece by piece.
 type content struct {
 	load func() (*document, error)
-	// unpack has the content be the text itself, otherwise it is the compressed text.
+	// unpack means that the content is the text itself. Otherwise the content is the compressed text.
 	unpack bool
 
 	document *document
@@ -77,7 +77,8 @@ func (c *content) Read(b []byte) (n int, err error) {
 	return n, err
 }
 
-// unpackTo has unzip deliver the byte at offset next. To go back it begins again at the first byte.
+// unpackTo positions unzip so that its next byte is the one at offset. To go back, it unpacks from the first byte
+// again.
 func (c *content) unpackTo(offset int64) (err error) {
 	if c.unzip == nil || offset < c.unzipped {
 		if c.unzip, err = gzip.NewReader(bytes.NewReader(c.document.compressed)); err != nil {

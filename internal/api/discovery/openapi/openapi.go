@@ -71,8 +71,8 @@ type Options struct {
 	Enabled func(path string) bool
 	// Hidden are the resources that are not served, by the path of the built-in document that has them.
 	Hidden map[string][]string
-	// Version is the release of Kubernetes that the built-in documents name, such as 1.36. If it is empty, they name that of the
-	// archive.
+	// Version is the release of Kubernetes that the built-in documents name, such as 1.36. If it is empty, they
+	// name the release that they were made for.
 	Version string
 	// Sources are used in this order.
 	Sources []Source
@@ -88,7 +88,7 @@ type Handler struct {
 	enabled func(path string) bool
 	all     bool // all built-in documents are enabled and nothing in them is hidden
 	hidden  map[string][]string
-	version string // empty: that of the archive
+	version string // if empty, that of the archive
 	// etags returns the ETags of the documents that differ from those of the archive, by path.
 	etags func() map[string]string
 	// reducedETag returns the ETag of the built-in OpenAPI v2 document without unserved resources.
@@ -143,7 +143,7 @@ func (h *Handler) hashChanged() map[string]string {
 	return etags
 }
 
-// ServeHTTP responds 404 to all other paths.
+// ServeHTTP serves the paths of the package comment and responds 404 to all others.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	const v3 = "/openapi/v3"
 	switch path, below := strings.CutPrefix(r.URL.Path, v3+"/"); {
@@ -338,7 +338,7 @@ func (h *Handler) serveV3(w http.ResponseWriter, r *http.Request, path string) {
 	})
 }
 
-// errChanged means that a source's document has changed between listing and reading.
+// errChanged means that a source's document has changed after it was listed and before it was read.
 var errChanged = errors.New("openapi: the document has just changed")
 
 func (h *Handler) readV3(ctx context.Context, source Source, path string) (text []byte, etag string, err error) {
@@ -362,7 +362,8 @@ func (h *Handler) readBuiltIn(path string) ([]byte, error) {
 // versionPrefix is what comes before the release of Kubernetes in a document.
 const versionPrefix = `"info":{"title":"Kubernetes","version":"`
 
-// withVersion returns a document of the archive, or the part of it that names the release, with the release that is served.
+// withVersion replaces the release of Kubernetes in text by h.version. text is a document of the archive, or the
+// part that has the release.
 func (h *Handler) withVersion(text []byte) []byte {
 	before, after, found := bytes.Cut(text, []byte(versionPrefix))
 	if h.version == "" || !found {
@@ -406,15 +407,16 @@ func (h *Handler) serveV2(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// The memory of a response until its client has read it, in bytes: copyBytes for the buffers of the connection, and unpackBytes
-// to unpack the text for a client that does not accept gzip.
+// copyBytes and unpackBytes are the memory of a response until its client has read it: copyBytes for the buffers
+// of the connection, and unpackBytes to unpack the text for a client that does not accept gzip.
 const (
 	copyBytes   = 40 << 10
 	unpackBytes = 64 << 10
 )
 
-// maxRanges is the largest number of ranges of a document that one request may ask for, where the document is unpacked
-// from its beginning for each of them. A request for more is answered with the whole document.
+// maxRanges is the largest number of ranges that one request may ask for if the document has to be unpacked,
+// because each range is unpacked from the beginning of the document. For more ranges the answer is the whole
+// document.
 const maxRanges = 8
 
 // serve writes the document that write makes, or the cached one. The caller has set the
@@ -447,8 +449,8 @@ func (h *Handler) serve(
 		modified, c)
 }
 
-// hold counts the memory of a response for its user, until the client has read it. A document that changes may be kept
-// by this reader alone, so it is counted too.
+// hold counts the memory of a response for its user, until the client has read it. If the document can change, its
+// bytes count too, because a slow reader may be the only one that keeps an old document in memory.
 func hold(ctx context.Context, unpack bool, d *document, changes bool) error {
 	n := copyBytes
 	if unpack {

@@ -31,7 +31,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
 
-// newHandler returns a handler that serves what kube-apiserver serves by default, unless the options say otherwise.
+// newHandler returns a handler that serves the documents that kube-apiserver serves by default, unless the options
+// say otherwise.
 func newHandler(t testing.TB, o Options) *Handler {
 	t.Helper()
 	if o.Enabled == nil {
@@ -93,7 +94,8 @@ func readSums(t testing.TB, file string) map[string]string {
 	return sums
 }
 
-// TestDocuments: every document is the same to the byte, plain and compressed, first and again.
+// TestDocuments: every document has the recorded bytes, plain and compressed, for the first request and for later
+// ones.
 func TestDocuments(t *testing.T) {
 	compareSums(t, newHandler(t, Options{}), sums(t), 50)
 }
@@ -101,7 +103,7 @@ func TestDocuments(t *testing.T) {
 // TestAllDocuments does the same with the documents of kube-apiserver with --runtime-config=api/all=true and the
 // feature gates of kinds.
 func TestAllDocuments(t *testing.T) {
-	everything := func(path string) bool { // but what only earlier minors have
+	everything := func(path string) bool { // all but the documents that only earlier minor versions have
 		return !slices.Contains([]string{
 			"apis/certificates.k8s.io/v1alpha1", "apis/networking.k8s.io/v1beta1", "apis/storage.k8s.io/v1beta1"}, path)
 	}
@@ -247,7 +249,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestProtobuf: the pieces together must be equal to the encoding of the whole document.
+// TestProtobuf: a document that is encoded in batches must be equal to the encoding of the whole document.
 func TestProtobuf(t *testing.T) {
 	h := newHandler(t, Options{})
 	for _, url := range slices.Sorted(maps.Keys(sums(t))) {
@@ -379,7 +381,7 @@ func TestSources(t *testing.T) {
 	}
 }
 
-// TestRanges asks for parts of a document as a client does that accepts no gzip, forwards and backwards.
+// TestRanges asks for parts of a document, forwards and backwards, as a client that does not accept gzip.
 func TestRanges(t *testing.T) {
 	h := newHandler(t, Options{})
 	whole := get(t, h, "/openapi/v2").Body.Bytes()
@@ -416,7 +418,7 @@ func TestRanges(t *testing.T) {
 	}
 }
 
-// account is a response whose user may hold a number of bytes.
+// account is a response that counts the memory that its user holds, and refuses more than free bytes.
 type account struct {
 	*httptest.ResponseRecorder
 	free, held int64
@@ -438,8 +440,8 @@ func (a *account) Keep(int64) bool { return true }
 
 func (a *account) InitialEventsSent() {}
 
-// TestReadersPay checks what the responses of a user are counted as: the same little for each reader of a built-in
-// document, and with its compressed bytes for a document that may change while it is read.
+// TestReadersPay checks how much memory counts for each response of a user: for a built-in document the same few
+// bytes for each reader, and for a document that may change also the bytes of its compressed text.
 func TestReadersPay(t *testing.T) {
 	s := &widgets{}
 	h := newHandler(t, Options{Sources: []Source{s}})
@@ -482,7 +484,7 @@ func TestReadersShare(t *testing.T) {
 	runtime.KeepAlive(first)
 }
 
-// TestEnabled: disabling a group removes its paths, and no definition that another needs.
+// TestEnabled: disabling a group removes its paths, but no definition that another group needs.
 func TestEnabled(t *testing.T) {
 	all := newHandler(t, Options{Enabled: func(string) bool { return true }})
 	parts, err := all.readV2(t.Context())

@@ -68,7 +68,8 @@ func partial(document string, text []byte, hidden []string) ([]byte, error) {
 	return out.end(), nil
 }
 
-// membersOf returns the members of the object that is one of the members, none if there is no such object.
+// membersOf returns the members of the object in the member with this name. It returns none if there is no such
+// member.
 func membersOf(members []archive.Member, name string) ([]archive.Member, error) {
 	i := slices.IndexFunc(members, func(m archive.Member) bool { return string(m.Key) == name })
 	if i < 0 {

@@ -15,9 +15,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/api/discovery/openapi/archive"
 )
 
-// membersPerBatch is the number of members of a document that are converted to protobuf together, because a parsed
-// document takes about thirty times its size in memory. In protobuf, the encodings of two parts of a map, one after the
-// other, are the encoding of the whole map.
+// membersPerBatch and bytesPerBatch limit the members of a document that are converted to protobuf together,
+// because a parsed document takes about thirty times its size in memory. In protobuf, the encodings of two parts
+// of a map, one after the other, are the encoding of the whole map.
 const (
 	membersPerBatch = 16
 	bytesPerBatch   = 256 << 10
@@ -168,7 +168,8 @@ func encodeInBatches(members []archive.Member, encode encoder) ([]byte, error) {
 	return encoded, nil
 }
 
-// batches yields members that are converted together: at most membersPerBatch with at most bytesPerBatch, or one.
+// batches yields the members that are converted together. A batch has at most membersPerBatch members and
+// bytesPerBatch bytes; a member that is larger is a batch of its own.
 func batches(members []archive.Member) iter.Seq[[]archive.Member] {
 	return func(yield func([]archive.Member) bool) {
 		for first := 0; first < len(members); {

@@ -19,7 +19,7 @@ type v2Parts struct {
 	paths, definitions []archive.Member
 }
 
-// etagV2 returns the ETag of the document, and whether the document is built in: no source adds to it.
+// etagV2 returns the ETag of the document. builtIn is true if no source adds to the built-in document.
 func (h *Handler) etagV2() (etag string, builtIn bool) {
 	for _, s := range h.documents {
 		if s != nil {

@@ -1,5 +1,5 @@
-// Package gzipsplice assembles gzip streams (RFC 1952) from pieces that were compressed separately. So a long text of
-// which most stays the same costs little more to send compressed than plain.
+// Package gzipsplice assembles gzip streams (RFC 1952) from pieces that were compressed separately. If most of a
+// long text does not change between two responses, its pieces are compressed only once.
 package gzipsplice
 
 import (
@@ -13,9 +13,9 @@ import (
 	"github.com/klauspost/compress/flate"
 )
 
-// A Piece is a text compressed to blocks of deflate (RFC 1951). The blocks end at a byte boundary, refer to nothing
-// before them and are not the last, so a piece can be at any position of a stream. They follow the data for continuing
-// the stream's checksum. A piece is immutable.
+// A Piece is a text compressed to blocks of deflate (RFC 1951). The blocks end at a byte boundary, refer to
+// nothing before them and are not marked as the last. So a piece can be at any position of a stream. A head before
+// the blocks has the data to continue the checksum of the stream. A piece is immutable.
 type Piece []byte
 
 // The head of a piece, big-endian: the CRC-32 of its text, the factor that appending
@@ -31,11 +31,11 @@ const (
 func (p Piece) Len() int64 { return int64(binary.BigEndian.Uint64(p[lengthAt:])) }
 
 var compressors = sync.Pool{New: func() any {
-	w, _ := flate.NewWriter(nil, flate.BestSpeed) // a level that there is
+	w, _ := flate.NewWriter(nil, flate.BestSpeed) // BestSpeed is a valid level
 	return &compressor{w: w}
 }}
 
-// compressor implements io.Writer for what its w makes.
+// compressor collects in out the compressed bytes that its w writes.
 type compressor struct {
 	w   *flate.Writer
 	out []byte
@@ -69,7 +69,7 @@ var header = []byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255}
 // lastBlock is an empty block of fixed codes that is marked as the last.
 var lastBlock = []byte{3, 0}
 
-// maxStored is the most that a block without compression holds.
+// maxStored is the largest number of bytes in a block without compression.
 const maxStored = 1<<16 - 1
 
 // Writer writes one gzip stream. After an error it writes nothing any more; Close
@@ -83,8 +83,8 @@ type Writer struct {
 	err    error
 }
 
-// NewWriter begins a stream, which is handed to out in chunks of about so many bytes.
-// buf, which may be nil, is used to put them together.
+// NewWriter begins a stream. It writes to out in chunks of about chunk bytes, which it puts together in buf. buf
+// may be nil.
 func NewWriter(out io.Writer, chunk int, buf []byte) *Writer {
 	return &Writer{out: out, chunk: chunk, buf: append(buf[:0], header...)}
 }

@@ -1,5 +1,5 @@
-// Package negotiate reads Accept and Content-Type headers (RFC 9110 section 12.5)
-// into the encodings that the server speaks.
+// Package negotiate chooses the encodings of requests and responses from the headers Accept (RFC 9110 section
+// 12.5) and Content-Type.
 package negotiate
 
 import (
@@ -37,7 +37,7 @@ type Accepted struct {
 // where it is turned on, CBOR.
 type Formats struct{ CBOR bool }
 
-// media returns the encodings in the order of preference, streams those that a watch can use.
+// media returns the encodings in the order of preference.
 func (f Formats) media() []scheme.Media {
 	if f.CBOR {
 		return []scheme.Media{scheme.JSON, scheme.YAML, scheme.Protobuf, scheme.CBOR}
@@ -54,7 +54,8 @@ func (f Formats) types() []string {
 	return types
 }
 
-// streamTypes returns the media types that only a watch can use: a list request may be a watch.
+// streamTypes returns the media types that only a watch can use. The error of a list names them too, because a
+// watch has the same path.
 func (f Formats) streamTypes() []string {
 	types := []string{scheme.TypeJSON + ";stream=watch", scheme.TypeProtobuf + ";stream=watch"}
 	if f.CBOR {
@@ -150,7 +151,8 @@ func (f Formats) notProducible(e Endpoint) error {
 	)
 }
 
-// accept reads a range's parameters for a media type.
+// accept returns the form of a response in media type m for one media range of the Accept header. It returns false
+// if the parameters of the range exclude it.
 func accept(c *apiresponse.MediaRange, m scheme.Media, e Endpoint) (Accepted, bool) {
 	a := Accepted{Media: m}
 	if e.Stream && m == scheme.YAML {

@@ -55,7 +55,7 @@ func TestResponse(t *testing.T) {
 		on     negotiate.Endpoint
 		want   string
 	}{
-		// What there is.
+		// The supported media types.
 		{"", object, "json"},
 		{"*/*", object, "json"},
 		{"application/json", object, "json"},
@@ -145,7 +145,7 @@ func TestResponseWithCBOR(t *testing.T) {
 	}
 }
 
-// TestNotAcceptable: the words say what there is.
+// TestNotAcceptable checks that the error of a 406 names the supported media types.
 func TestNotAcceptable(t *testing.T) {
 	for _, c := range []struct {
 		accept string

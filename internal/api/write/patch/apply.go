@@ -51,8 +51,8 @@ func Apply(body []byte, v Validation) (Configuration, error) {
 	return c, nil
 }
 
-// Check returns an error for the body of a patch that is not written as its type wants it, before anything else is done
-// with it: JSON, or YAML for server-side apply.
+// Check returns an error for the body of a patch if it is not valid JSON or, for server-side apply, not valid
+// YAML. It is called before anything else is done with the body.
 func Check(t types.PatchType, body []byte) error {
 	if t != types.ApplyYAMLPatchType {
 		if !json.Valid(body) {
@@ -99,7 +99,7 @@ func plainYAML(doc []byte) bool {
 		case c >= utf8.RuneSelf:
 			r, size := utf8.DecodeRune(doc[i:])
 			if r < 0xa0 || r == 0x2028 || r == 0x2029 || r == 0xfeff || r >= utf8.RuneError {
-				return false // a line break, a mark, not a character, or rare
+				return false // a line break, a mark, not a character, or too rare to decide
 			}
 			i += size - 1
 		case !quoted:

@@ -64,7 +64,7 @@ func TestDeepPatches(t *testing.T) {
 	}
 }
 
-// TestHostileStrategicPatches are refused, and none panics.
+// TestHostileStrategicPatches checks that malicious patches are refused without a panic.
 func TestHostileStrategicPatches(t *testing.T) {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a"}}}}
 	for _, body := range []string{
@@ -89,7 +89,8 @@ func TestHostileStrategicPatches(t *testing.T) {
 	}
 }
 
-// TestOrderErrors: what kube-apiserver answers 500 about the order of lists is no error of another code here.
+// TestOrderErrors checks that an error about the order of a list is answered 500 with the library's text, as in
+// kube-apiserver.
 func TestOrderErrors(t *testing.T) {
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "a"}}}}
 	for body, want := range map[string]string{
@@ -104,7 +105,7 @@ func TestOrderErrors(t *testing.T) {
 	}
 }
 
-// TestApplyYAMLAliases applies a document that is small and stands for a large one.
+// TestApplyYAMLAliases applies a small YAML document whose aliases expand to a large one.
 func TestApplyYAMLAliases(t *testing.T) {
 	doc := "a: &a " + strings.Repeat("x", 100<<10) + "\nb: [" + strings.TrimSuffix(
 		strings.Repeat("*a,", 20000), ",",

@@ -30,8 +30,7 @@ import (
 // MaxOperations limits the operations of a JSON patch.
 const MaxOperations = 10000
 
-// Validation is the fieldValidation of a request: what becomes of unknown and
-// duplicate fields.
+// Validation is the fieldValidation of a request: how unknown and duplicate fields are handled.
 type Validation string
 
 const (
@@ -40,7 +39,7 @@ const (
 	Strict Validation = metav1.FieldValidationStrict
 )
 
-// checks reports whether unknown and duplicate fields are searched.
+// checks reports whether the server looks for unknown and duplicate fields.
 func (v Validation) checks() bool { return v == Warn || v == Strict }
 
 // jsonPatchOp is an operation in the form in which it is checked before it is applied.
@@ -111,8 +110,8 @@ func Merge(doc, body []byte, v Validation) (patched []byte, strict []error, err 
 	return patched, strict, nil
 }
 
-// mergeDeep is Merge for a patch that is deep and large: the library parses the rest of it again at each level. Unlike
-// there, members that a patch does not change lose their order.
+// mergeDeep is Merge for a deep and large patch. The library would parse the text below each level again. Unlike
+// Merge, mergeDeep changes the order of the members that the patch does not change.
 func mergeDeep(doc, body []byte, strict []error) ([]byte, []error, error) {
 	changes, ok := numbered(body)
 	document, isObject := numbered(doc)
@@ -197,7 +196,7 @@ func unprocessable(err error) error {
 	)
 }
 
-// plain answers 500 with the text and no reason.
+// plain returns an error with the code 500 and the text of err, without a reason.
 func plain(err error) error {
 	return &kerrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: err.Error(),

@@ -144,8 +144,8 @@ func (r recorded) test(t *testing.T) {
 	}
 }
 
-// TestStrategicTwin holds the patching of parts of an object against that of the
-// whole.
+// TestStrategicTwin compares Strategic, which converts only the changed parts of an object, with strategicTree,
+// which converts all of it.
 func TestStrategicTwin(t *testing.T) {
 	pod := &corev1.Pod{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
@@ -256,7 +256,8 @@ func TestMergePartsTwin(t *testing.T) {
 	}
 }
 
-// TestMergePartsLeavesJSON: the JSON in an object is merged as a document, where its members keep their order.
+// TestMergePartsLeavesJSON checks that MergeParts leaves a type with JSON fields to Document, which keeps the
+// order of the members in JSON.
 func TestMergePartsLeavesJSON(t *testing.T) {
 	if holdsJSON(reflect.TypeFor[corev1.Pod]()) || !holdsJSON(reflect.TypeFor[resourcev1.ResourceClaim]()) {
 		t.Error("holdsJSON does not know a Pod from a ResourceClaim")

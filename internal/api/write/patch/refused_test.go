@@ -13,8 +13,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/api/write/patch"
 )
 
-// TestRefusedStrategicPatches has patches that the library cannot merge for reasons of their own: each
-// is the client's fault.
+// TestRefusedStrategicPatches has invalid patches whose errors the library does not name (see strategicError). The
+// answer must still be 4xx, because the client is at fault.
 func TestRefusedStrategicPatches(t *testing.T) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"a": "b"}, Finalizers: []string{"a/b"}},

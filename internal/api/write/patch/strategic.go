@@ -127,8 +127,8 @@ func hasFraction(v any) bool {
 	return false
 }
 
-// A part is the top-level fields of an object that a patch names. The others are
-// copied: converting an object to a tree and back costs more than all else.
+// A part has those top-level fields of an object that a patch names. All other fields are copied, because
+// converting them to a tree and back would cost more than everything else.
 type part struct {
 	original reflect.Value
 	// touched are the indexes of the fields that the patch names; embedded fields
@@ -140,7 +140,7 @@ type part struct {
 	owners bool
 }
 
-// newPart returns false where the whole object has to be converted.
+// newPart returns false if the whole object has to be converted.
 func newPart(original, into runtime.Object, patch map[string]any) (part, bool) {
 	v := reflect.ValueOf(original)
 	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct || reflect.TypeOf(into) != v.Type() {
@@ -243,7 +243,7 @@ func strategicTree(
 // merge applies a strategic merge patch to a tree.
 func merge(tree, patch map[string]any, into runtime.Object) (merged map[string]any, err error) {
 	defer func() {
-		// The library uses the values of merge keys as keys of maps, which a list or an object cannot be.
+		// The library uses the values of merge keys as keys of maps. It panics if a value is a list or an object.
 		if p := recover(); p != nil {
 			merged, err = nil, unprocessable(fmt.Errorf("the patch cannot be merged: %v", p))
 		}

@@ -1,7 +1,7 @@
 package patch
 
-// MergeTree applies a merge patch to a tree, with the result of Merge. It changes doc, which takes over parts of
-// changes.
+// MergeTree applies a merge patch to a tree, with the same result as Merge. It changes doc. doc shares parts with
+// changes afterwards.
 func MergeTree(doc, changes map[string]any) {
 	for name, v := range changes {
 		switch current := doc[name]; {

@@ -7,7 +7,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/scheme"
 )
 
-// FuzzMergeTree holds MergeTree against Merge of the documents.
+// FuzzMergeTree compares MergeTree with Merge of the documents.
 func FuzzMergeTree(f *testing.F) {
 	for _, c := range [][2]string{
 		{`{}`, `{}`},

@@ -74,7 +74,7 @@ func (w *Writer) Update(
 	}, o)
 }
 
-// Amend changes an object as a part of a POST does.
+// Amend changes an object as the Act of a Post does.
 func (w *Writer) Amend(
 	ctx context.Context, r *registry.Resource, namespace, name string, dryRun bool, change func(registry.Object) error,
 ) (registry.Object, error) {
@@ -92,7 +92,7 @@ func (w *Writer) Amend(
 	return t.Resource.Decoder.Decode(ctx, result.Object)
 }
 
-// Delete deletes an object, or begins to.
+// Delete deletes an object, or begins its deletion.
 func (w *Writer) Delete(
 	ctx context.Context, r *registry.Resource, namespace, name string, options *metav1.DeleteOptions, admit registry.Admit,
 ) (registry.Result, error) {

@@ -148,8 +148,8 @@ func (a *Auditor) serve(w *responserecorder.Recorder, r *http.Request, record *a
 	next.ServeHTTP(w, r)
 }
 
-// maxCapture is the largest response that is recorded, in bytes, whatever the configuration allows. Another server may have
-// sent the response, without an end.
+// maxCapture is the largest response that is recorded, in bytes, whatever the configuration allows. A response may
+// come from another server and have no end.
 const maxCapture = 32 << 20
 
 // bodyCapture keeps a copy of a response body. It keeps nothing of a body above its limit.

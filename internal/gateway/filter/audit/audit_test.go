@@ -236,7 +236,7 @@ func TestNoAnswer(t *testing.T) {
 	}
 }
 
-// TestStrict: a request whose first event cannot be stored is refused.
+// TestStrict checks that a request is refused if its first event cannot be stored.
 func TestStrict(t *testing.T) {
 	w := newWorld(t, "- {level: Metadata}", joe, func(http.ResponseWriter, *http.Request) { t.Error("served") })
 	w.sink.refuses = true
@@ -301,7 +301,7 @@ func TestOtherMediaTypesAreNotedAsJSON(t *testing.T) {
 	}
 }
 
-// TestBodyCaptureIsBounded: a long list is not held in memory for nothing.
+// TestBodyCaptureIsBounded checks that no part of a body above the limit is kept in memory.
 func TestBodyCaptureIsBounded(t *testing.T) {
 	c := &bodyCapture{limit: 10}
 	for range 3 {

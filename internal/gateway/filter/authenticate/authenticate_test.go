@@ -15,7 +15,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
 
-// signIn answers by the Authorization header.
+// signIn is an authenticator with a result for each value of the Authorization header.
 type signIn map[string]struct {
 	user *request.User
 	err  error

@@ -17,14 +17,15 @@ import (
 const (
 	// refusalLines is how many lines about refused credentials are logged a second, and refusalBurst how many at once.
 	refusalLines, refusalBurst = 1, 20
-	// refusalQuiet is how long no second line is logged about the same reason, issuer and address.
+	// refusalQuiet is the shortest time between two lines about the same reason, issuer and address.
 	refusalQuiet = time.Minute
-	// maxRemembered is how many of these are remembered.
+	// maxRemembered is the largest number of combinations of these that are remembered.
 	maxRemembered = 1000
 )
 
-// Refusals counts and logs credentials that are not accepted. A line has no more than the reason, the issuer if it is a configured one, and
-// the address of the client: nothing that the client has sent. A client that repeats itself gets a line a minute.
+// Refusals counts and logs credentials that are not accepted. A line has only the reason, the issuer if it is a
+// configured one, and the address of the client: nothing that the client has sent. If a client repeats its
+// request, one line a minute is logged.
 type Refusals struct {
 	log    *slog.Logger
 	now    func() time.Time
@@ -54,7 +55,7 @@ func NewRefusals(m *metrics.Metrics, log *slog.Logger, now func() time.Time) *Re
 	return f
 }
 
-// refused counts a request whose credentials are not accepted, and perhaps logs it. f may be nil.
+// refused counts a request whose credentials are not accepted, and logs it if mayLog allows that. re may be nil.
 func (re *Refusals) refused(r *http.Request, err error) {
 	if re == nil || r.Context().Err() != nil { // a client that goes away while its token is looked at was not refused
 		return
@@ -68,7 +69,8 @@ func (re *Refusals) refused(r *http.Request, err error) {
 	}
 }
 
-// mayLog reports whether a line is logged, and how many were not since the one before.
+// mayLog reports whether a line may be logged, and returns the number of lines that were dropped since the last
+// one.
 func (re *Refusals) mayLog(key refusalKey) (dropped int, ok bool) {
 	re.mu.Lock()
 	defer re.mu.Unlock()

@@ -25,7 +25,7 @@ const (
 	// freeBytes is the part of each body that is not counted against the budget, in bytes. A
 	// connection takes more memory than that anyway.
 	freeBytes = 8 << 10
-	// growthFactor is by how much the buffer of a body grows when it is full.
+	// growthFactor is the factor by which a full buffer grows.
 	growthFactor = 4
 )
 

@@ -31,8 +31,9 @@ type Options struct {
 	// BodyGrace later, the reading of request bodies.
 	Stopping  context.Context
 	BodyGrace time.Duration
-	// Forwarder returns what forwards the request if another server handles it, or nil. If such a request upgrades its
-	// connection to another protocol, it has no deadline. A nil Forwarder forwards nothing.
+	// Forwarder returns the handler that forwards the request to another server, or nil if this server handles it.
+	// If a forwarded request upgrades its connection to another protocol, it has no deadline. A nil Forwarder
+	// forwards nothing.
 	Forwarder func(*http.Request) http.Handler
 	// Running is the number of abandoned handlers: those that still run although their
 	// request was answered 504 or aborted.
@@ -40,7 +41,7 @@ type Options struct {
 	// LongRunning, unless nil, is called when a long-running request begins; its result is called when the request
 	// ends.
 	LongRunning func() (ended func())
-	// Abandoned is called when such a handler returns.
+	// Abandoned is called when an abandoned handler (see Running) returns.
 	Abandoned func(panicked bool)
 
 	workers *workers
@@ -76,7 +77,8 @@ func New(o Options) func(http.Handler) http.Handler {
 				return
 			}
 			if r.ProtoMajor == 1 && r.Context().Err() != nil {
-				// The client has gone, or reading the connection has failed: it serves no other request.
+				// The client has gone, or reading the connection has failed: the connection serves no other
+				// request.
 				w.Header().Set("Connection", "close")
 			}
 			ctx, cancel := context.WithTimeout(r.Context(), timeout)
@@ -144,9 +146,9 @@ func LongRunning(i *request.Info) bool {
 	return false
 }
 
-// stopWritingAt makes writing to the connection fail grace after ctx is done, for a client
-// that does not read the response. The caller must call the returned function before the
-// request ends.
+// stopWritingAt makes writing to the connection fail when the time grace has passed after the end of ctx. It is
+// for a client that does not read the response. The caller must call the returned function before the request
+// ends.
 func stopWritingAt(ctx context.Context, w http.ResponseWriter, grace time.Duration) (done func()) {
 	ended := make(chan struct{})
 	// SetWriteDeadline fails only for the ResponseWriters of tests, which have no deadlines.

@@ -34,8 +34,8 @@ func withOptions(o Options, h http.HandlerFunc) http.Handler {
 const timedOut = `{"metadata":{},"status":"Failure","message":"Timeout: request did not complete within the ` +
 	`allotted timeout","reason":"Timeout","details":{},"code":504}` + "\n"
 
-// TestErrorsOfTheDeadlineAreTimeouts checks that every error that the end of the context causes is answered in the
-// same way.
+// TestErrorsOfTheDeadlineAreTimeouts checks that all errors that follow from the end of the context are answered
+// in the same way.
 func TestErrorsOfTheDeadlineAreTimeouts(t *testing.T) {
 	for _, url := range []string{"/api/v1/pods", "/api/v1/pods?timeout=1ms"} {
 		limit := time.Millisecond
@@ -86,7 +86,7 @@ func TestLongRunningRequestsEndWithTheServer(t *testing.T) {
 	}).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/api/v1/pods?watch=1", nil))
 }
 
-// TestLongRunningRequestsEndOverATime: not all at the moment of stopping.
+// TestLongRunningRequestsEndOverATime checks that they do not all end at the moment at which the server stops.
 func TestLongRunningRequestsEndOverATime(t *testing.T) {
 	stopping, stop := context.WithCancel(t.Context())
 	stop()
@@ -112,7 +112,7 @@ func TestLongRunningRequestsEndOverATime(t *testing.T) {
 // TestBodyThatIsNeverSent checks that a client which does not send the announced body keeps a handler no longer than
 // the timeout of the request.
 func TestBodyThatIsNeverSent(t *testing.T) {
-	// The handler may be writing its answer when the time is up. The grace lets it end that.
+	// The handler may be writing its answer when the time is up. The grace lets it finish the answer.
 	o := Options{Limit: 10 * time.Millisecond, Grace: time.Minute, Stopping: t.Context()}
 	o.Running, o.Abandoned = &atomic.Int64{}, func(bool) {}
 	s := httptest.NewServer(withOptions(o, func(w http.ResponseWriter, r *http.Request) {
@@ -138,8 +138,8 @@ func TestBodyThatIsNeverSent(t *testing.T) {
 	}
 }
 
-// TestTheConnectionSurvivesATimeout: a connection of HTTP/1.1 whose request was answered 504 after its body was read serves
-// the next request, or is closed. (Once, all requests that followed were answered 504.)
+// TestTheConnectionSurvivesATimeout has a request of HTTP/1.1 that is answered 504 after its body was read. Its
+// connection has to serve the next request, or be closed. (Once, all later requests were answered 504.)
 func TestTheConnectionSurvivesATimeout(t *testing.T) {
 	o := Options{Limit: time.Minute, Grace: time.Minute, Stopping: t.Context(), Running: &atomic.Int64{}}
 	o.Abandoned = func(bool) {}

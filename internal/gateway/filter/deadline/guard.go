@@ -22,9 +22,9 @@ const (
 	cut                   // the time was up before the handler was done
 )
 
-// guard lets a handler answer on a goroutine of its own until the time of the request is up.
-// What the handler writes later is discarded. The guard has its own headers, because the
-// handler may still set headers while the connection's ResponseWriter is in use.
+// guard lets a handler answer on a goroutine of its own until the time of the request is up. Later writes of the
+// handler are discarded. The guard has its own headers, because the handler may still set headers while the
+// connection's ResponseWriter is in use.
 type guard struct {
 	responserecorder.Recorder // the handler's ResponseWriter; it writes to gate
 
@@ -51,7 +51,7 @@ func newGuard(o *Options, outer http.ResponseWriter, r *http.Request, next http.
 	return g
 }
 
-// ordinaryHeaders is the number of headers that most responses have at most.
+// ordinaryHeaders is a number of headers that most responses do not exceed.
 const ordinaryHeaders = 8
 
 // run calls the handler. It runs on a goroutine of the package workers.
@@ -91,7 +91,7 @@ func (g *guard) cutOff() {
 	for {
 		was := g.gate.state.Load()
 		if was == answered {
-			// It may be about to return: handlers see the end of their context, too.
+			// The handler may be about to return, because it sees the end of its context, too.
 			was = g.waitGrace()
 		}
 		if was == finished {
@@ -177,7 +177,8 @@ func (g *gate) Flush() {
 	}
 }
 
-// SetWriteDeadline has http.ResponseController reach the connection. After the request was cut off, the deadline is that of cutOff.
+// SetWriteDeadline lets http.ResponseController set the deadline of the connection. It fails after the request was
+// cut off, because cutOff has set a deadline then.
 func (g *gate) SetWriteDeadline(t time.Time) error {
 	if g.state.Load() == cut {
 		return http.ErrHandlerTimeout

@@ -65,8 +65,8 @@ func TestHandlerRunningAfterTheDeadline(t *testing.T) {
 	})
 }
 
-// TestHalfAnAnswer is not taken for a whole one: the connection or stream is reset,
-// even if the client does not read.
+// TestHalfAnAnswer checks that the client does not take a part of an answer for the whole: the connection or
+// stream is reset, even if the client does not read.
 func TestHalfAnAnswer(t *testing.T) {
 	ended := make(chan error, 1)
 	release := make(chan bool)
@@ -153,8 +153,8 @@ func TestResponsesBeforeTheDeadlineAreUnchanged(t *testing.T) {
 	h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/panic", nil))
 }
 
-// TestEndsAtTheSameMoment: whoever is first, one answer is given and nothing is left
-// running.
+// TestEndsAtTheSameMoment ends the handler and the time of the request at the same moment. There has to be exactly
+// one answer, and no handler that still runs.
 func TestEndsAtTheSameMoment(t *testing.T) {
 	var running atomic.Int64
 	workers := newWorkers(t.Context())
@@ -174,7 +174,7 @@ func TestEndsAtTheSameMoment(t *testing.T) {
 		}
 		cancel()
 	}
-	wait.Until(t, "no handler to be counted", func() bool { return running.Load() == 0 }) // it is taken away right after Late
+	wait.Until(t, "no handler to be counted", func() bool { return running.Load() == 0 }) // falls after Abandoned
 }
 
 func BenchmarkFilter(b *testing.B) {
@@ -193,7 +193,8 @@ func BenchmarkFilter(b *testing.B) {
 	}
 }
 
-// TestWriteDeadlineReachesTheConnection: a handler can limit how long a client that does not read holds its response.
+// TestWriteDeadlineReachesTheConnection checks that a handler can limit the time of a response that a client does
+// not read.
 func TestWriteDeadlineReachesTheConnection(t *testing.T) {
 	result := make(chan error, 1)
 	h := withOptions(Options{Limit: time.Minute, Stopping: t.Context()}, func(w http.ResponseWriter, _ *http.Request) {

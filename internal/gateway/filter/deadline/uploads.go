@@ -30,8 +30,8 @@ type upload struct {
 	refuses atomic.Bool // the body is not read any more, because it was cut
 }
 
-// newUploads returns an empty list. Reading the bodies on it fails from grace after stopping
-// is done.
+// newUploads returns an empty list. When the time grace has passed after the end of stopping, reading the bodies
+// on the list fails.
 func newUploads(stopping context.Context, grace time.Duration) *uploads {
 	all := &uploads{}
 	context.AfterFunc(stopping, func() { time.AfterFunc(grace, all.stop) })
@@ -97,10 +97,10 @@ func (all *uploads) stop() {
 	}
 }
 
-// cut makes reading this body fail. The body must be on the list: then its request has not
-// ended, and the connection is still the request's. A body that was read to its end must not be
-// cut: net/http then reads the connection of HTTP/1 itself, to notice that the client has gone.
-// The deadline would look like that, and would end all later requests of the connection.
+// cut makes reading this body fail. The body must be on the list: then its request has not ended, and the
+// connection is still the request's. A body that was read to its end must not be cut: net/http then reads the
+// connection of HTTP/1 itself, to notice that the client has gone. It would take the deadline for that, and would
+// end all later requests of the connection.
 func (u *upload) cut() {
 	u.wasCut = true
 	// This fails only for the ResponseWriters of tests, which have no deadlines.
@@ -109,8 +109,9 @@ func (u *upload) cut() {
 	}
 }
 
-// waitForReader waits until nobody reads a body that was cut. If somebody did when the request ends, net/http (HTTP/1) would
-// end that reading, take the deadline away, and then wait for the rest of the body itself, without an end.
+// waitForReader waits until nobody reads a body that was cut. If somebody still read it at the end of the request,
+// net/http (HTTP/1) would interrupt the reader, remove the deadline, and then wait for the rest of the body
+// itself, perhaps for ever.
 func (u *upload) waitForReader() {
 	if u.refuses.Load() {
 		u.reading.Lock()
@@ -146,8 +147,9 @@ func (u *upload) cutIfOpen() {
 	}
 }
 
-// spoils reports whether the connection of the request must not be used for another one, of HTTP/1: the body was cut or
-// will be. Then a part of it is still to come, or the deadline met the reading of net/http (see cut).
+// spoils reports whether the connection (HTTP/1) must not serve another request, because the body was cut or may
+// still be cut. Then a part of the body may still arrive, or the deadline has hit the reading of net/http (see
+// cut).
 func (u *upload) spoils() bool {
 	u.all.mu.Lock()
 	defer u.all.mu.Unlock()

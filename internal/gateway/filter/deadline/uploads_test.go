@@ -18,8 +18,8 @@ type slowBody struct {
 func (b *slowBody) Read([]byte) (int, error) {
 	close(b.reading)
 	<-b.cut
-	// A request that does not wait ends meanwhile. Nothing tells that one waits: it does so for a mutex, for which the clock of
-	// a bubble of testing/synctest does not go on either.
+	// A request that does not wait would end in this time. The test cannot notice that a request waits, because it
+	// waits for a mutex: the clock of testing/synctest does not go on while a goroutine waits for a mutex.
 	time.Sleep(20 * time.Millisecond)
 	b.left.Store(true)
 	return 0, io.ErrUnexpectedEOF
@@ -38,8 +38,8 @@ func (c *connection) SetReadDeadline(time.Time) error {
 	return nil
 }
 
-// TestARequestEndsAfterItsReader: a request whose body was cut does not end while the body is read, and nobody begins to read
-// it after that.
+// TestARequestEndsAfterItsReader checks that a request whose body was cut does not end while the body is read, and
+// that nobody can begin to read the body after that.
 func TestARequestEndsAfterItsReader(t *testing.T) {
 	b := &slowBody{reading: make(chan struct{}), cut: make(chan struct{})}
 	u := newUploads(t.Context(), time.Hour).begin(&connection{httptest.NewRecorder(), b.cut}, b)

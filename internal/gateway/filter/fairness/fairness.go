@@ -18,7 +18,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/responserecorder"
 )
 
-// patience is the part of the time of a request that it may wait.
+// patience says for which part of its time a request may wait: 1/patience.
 const patience = 4
 
 // New returns the filter. It answers 429 to a request that is refused, or that has waited for a quarter of its time; the

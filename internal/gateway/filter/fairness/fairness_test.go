@@ -121,8 +121,8 @@ func TestWatchesAreCounted(t *testing.T) {
 	t.Error("no metric")
 }
 
-// TestMemoryOfResponses checks that the memory of responses which wait for their clients is limited, and that writes of a
-// user are refused who has none left.
+// TestMemoryOfResponses checks that the memory of responses which wait for their clients is limited, and that a
+// user who has used up this memory cannot write.
 func TestMemoryOfResponses(t *testing.T) {
 	f := New(flowcontrol.New(flowcontrol.Options{ReadOnly: 600}), waitLimit)
 	other := func(method string) int {
@@ -190,7 +190,7 @@ func TestTimeToWait(t *testing.T) {
 	}
 }
 
-// BenchmarkFilter measures the whole filter, with the default configuration of two levels alone.
+// BenchmarkFilter measures the whole filter, with only the two levels of the default configuration.
 func BenchmarkFilter(b *testing.B) {
 	h := New(flowcontrol.New(flowcontrol.Options{ReadOnly: 600}), time.Minute)(
 		http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))

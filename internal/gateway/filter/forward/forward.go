@@ -4,9 +4,9 @@ package forward
 
 import "net/http"
 
-// New returns the filter. forwarder returns what forwards a request, or nil if this server handles it. The filter comes
-// before the one that reads the body: the body of a request that is forwarded is sent on while it arrives. New returns nil if
-// forwarder is nil.
+// New returns the filter. forwarder returns the handler that forwards a request, or nil if this server handles the
+// request. The filter comes before the one that reads the body: the body of a request that is forwarded is sent on
+// while it arrives. New returns nil if forwarder is nil.
 func New(forwarder func(*http.Request) http.Handler) func(http.Handler) http.Handler {
 	if forwarder == nil {
 		return nil

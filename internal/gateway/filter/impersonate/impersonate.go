@@ -43,9 +43,9 @@ type Observer interface {
 	ImpersonationCheck(mode, decision string, took time.Duration)
 }
 
-// New returns the filter. A request that impersonates goes on with the impersonated user and
-// without the Impersonate-* headers: what follows does not see the original user. constrained allows all modes, not only the
-// legacy mode (ConstrainedImpersonation).
+// New returns the filter. A request that impersonates goes on with the impersonated user and without the
+// Impersonate-* headers: later filters and handlers do not see the original user. constrained allows all modes,
+// not only the legacy mode (ConstrainedImpersonation).
 func New(z authz.Authorizer, observe Observer, constrained bool) func(http.Handler) http.Handler {
 	f := &filter{authorizer: z, observe: observe, modes: modes, lastMode: lru.New(rememberedUsers)}
 	if !constrained {
@@ -105,8 +105,9 @@ func (f *filter) serve(w http.ResponseWriter, r *http.Request, requested *reques
 	next.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// constraint returns what limits further questions about a request in the name of user: the sender needs the permission
-// for each of them, in the form that it has in the mode. It is lifted where the legacy mode gives the same user.
+// constraint returns the constraint on further permissions that a request in the name of user needs: the sender
+// needs each of them, too, with the verb of the mode (see onBehalf). It is lifted if the legacy mode allows the
+// same user.
 func (f *filter) constraint(m *mode, sender, requested, user *request.User) *authz.Constraint {
 	return &authz.Constraint{
 		User: user.Name,
@@ -197,7 +198,8 @@ func parse(h http.Header, constrained bool) (*request.User, error) {
 			"name", u.Name, u.UID, u.Groups, u.Extra))
 }
 
-// references returns what a user without a name consists of, as kube-apiserver writes it without constrained impersonation.
+// references returns the groups, extra values and UID of a user without a name, as kube-apiserver lists them in an
+// error if constrained impersonation is off.
 func references(u *request.User) (list []corev1.ObjectReference) {
 	for _, name := range u.Groups {
 		list = append(list, corev1.ObjectReference{Kind: "Group", Name: name})

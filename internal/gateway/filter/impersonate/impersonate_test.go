@@ -16,7 +16,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
 
-// permits are the questions that an authorizer allows, as question words them.
+// permits is an authorizer that allows these questions, in the words of the function question.
 type permits []string
 
 func (p permits) Authorize(_ context.Context, a authz.Attributes) (authz.Decision, string, error) {
@@ -227,7 +227,8 @@ func TestHeadersWithoutAUser(t *testing.T) {
 	}
 }
 
-// TestWithoutConstrainedModes: with ConstrainedImpersonation off, only the permission of the legacy mode counts.
+// TestWithoutConstrainedModes checks that only the permission of the legacy mode counts if
+// ConstrainedImpersonation is off.
 func TestWithoutConstrainedModes(t *testing.T) {
 	constrained := permits{"impersonate-on:user-info:list pods ns", "impersonate:user-info users.authentication.k8s.io jane"}
 	got, refusal := send(t, handlerWith(t, constrained, &notes{}, false), dave, headerUser, "jane")

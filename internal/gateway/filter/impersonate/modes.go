@@ -141,7 +141,7 @@ func (m *mode) senderOf(sender *request.User) *request.User {
 	return &associated
 }
 
-// verbOn returns the verb of the permission to do something with a verb in the name of another user.
+// verbOn returns the verb of the permission to use verb in the name of another user.
 func (m *mode) verbOn(verb string) string { return "impersonate-on:" + m.name + ":" + verb }
 
 // onBehalf returns the question whether the sender may do something in the name of another user, in a constrained mode.

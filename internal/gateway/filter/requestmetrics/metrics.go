@@ -164,7 +164,7 @@ type series struct {
 	longRunning prometheus.Gauge
 	body        atomic.Pointer[metrics.Histogram]
 	watchList   atomic.Pointer[metrics.Histogram]
-	deprecated  atomic.Bool // whether that is recorded
+	deprecated  atomic.Bool // whether the metric of deprecated versions was set
 }
 
 // Response describes the response to a request.
@@ -247,7 +247,7 @@ func (re *Requests) Body(r Request, verb string, bytes int64) {
 	h.Observe(bytes)
 }
 
-// WatchList records after which time a watch has sent its initial events.
+// WatchList records the time until a watch had sent its initial events.
 func (re *Requests) WatchList(r Request, took time.Duration) {
 	s := re.series(&r)
 	h := s.watchList.Load()
@@ -325,7 +325,7 @@ func (re *Requests) newSeries(known *knownRequest) *series {
 	labels := known.labels()
 	withoutDryRun := labels[:len(labels)-1]
 	s := &series{duration: re.duration.With(labels...)}
-	// kube-apiserver has no service level of watches, and measures the responses of reads alone.
+	// As in kube-apiserver, watches have no service level, and only the responses of reads are measured.
 	verb := verbs[known.verb]
 	if verb != "WATCH" {
 		s.slis = re.slis.With(withoutDryRun...)

@@ -36,8 +36,8 @@ func New(m *Requests) func(http.Handler) http.Handler {
 	}
 }
 
-// isWatchList reports whether a watch begins with the objects that exist and marks their end. It does so without the parameter
-// sendInitialEvents, too, if it begins at no version or at 0.
+// isWatchList reports whether a watch begins with the objects that exist and marks their end. Without the
+// parameter sendInitialEvents a watch does so if it begins at no resource version or at 0.
 func isWatchList(r *http.Request) bool {
 	query := r.URL.Query()
 	if bookmarks, err := strconv.ParseBool(query.Get("allowWatchBookmarks")); err != nil || !bookmarks {
@@ -51,8 +51,8 @@ func isWatchList(r *http.Request) bool {
 	return query.Get("resourceVersionMatch") == "" && (version == "" || version == "0")
 }
 
-// watchList returns what records that a watch has sent its initial events. It is a function of its own so that the call of
-// other requests does not escape to the heap.
+// watchList returns the function that records that a watch has sent its initial events. It is separate from New so
+// that the variable of type call does not escape to the heap in other requests.
 func watchList(m *Requests, labels Request, start time.Time) func() {
 	return func() { m.WatchList(labels, time.Since(start)) }
 }
@@ -93,7 +93,7 @@ func (c *call) end() {
 	}
 }
 
-// special records what happens to few requests.
+// special records the rare events of a request, such as a response that was cut off.
 func (c *call) special(tracker *request.Tracker, status int) {
 	if tracker.Aborted() {
 		c.metrics.Aborted(c.labels)
@@ -112,7 +112,8 @@ func (c *call) special(tracker *request.Tracker, status int) {
 	}
 }
 
-// bodyVerb returns the verb of a request in the metric of the sizes of bodies, "" if it is not in there.
+// bodyVerb returns the verb of a request in the metric of the sizes of bodies, "" if this metric does not count
+// the request.
 func bodyVerb(i *request.Info) string {
 	if !i.IsResource() || deadline.LongRunning(i) {
 		return ""
@@ -134,7 +135,7 @@ func labelsOf(r *http.Request, i *request.Info) Request {
 	out := Request{Group: i.Group, Version: i.Version, Resource: i.Resource, Subresource: i.Subresource}
 	out.Verb = ReportedVerb(r, i)
 	if i.Subresource == "log" && out.Verb == http.MethodGet {
-		out.Verb = "CONNECT" // in the metrics alone, as in kube-apiserver
+		out.Verb = "CONNECT" // only in the metrics, as in kube-apiserver
 	}
 	out.DryRun = parameter(r, "dryRun")
 	switch {
@@ -188,9 +189,9 @@ func ReportedVerb(r *http.Request, i *request.Info) string {
 	return r.Method
 }
 
-// Timed returns the filters in the same order. Between them it adds filters that record the time from one filter to the
-// next under the names in kube-apiserver. A nil filter is omitted, but recorded. The time of a filter without a name is
-// not recorded.
+// Timed returns the filters in the same order. Between them it adds filters that record the time from one filter
+// to the next under the names in kube-apiserver. For a nil filter it only records the time. The time of a filter
+// without a name is not recorded.
 func Timed(q *Requests, filters []Named) []func(http.Handler) http.Handler {
 	out := []func(http.Handler) http.Handler{mark(func(time.Duration) {})}
 	for _, f := range filters {

@@ -125,8 +125,8 @@ func setResponse(span tracing.Span, r *http.Request, w *responserecorder.Recorde
 	}
 }
 
-// Each returns filters that record a span for the time between the call of a filter and its call of the next one, or its
-// end. Without a Tracer they are the filters themselves.
+// Each returns filters that record a span for the time between the call of a filter and its call of the next one,
+// or its end if it does not call the next one. Without a Tracer they are the filters themselves.
 func Each(t *tracing.Tracer, filters []requestmetrics.Named) []requestmetrics.Named {
 	if t == nil {
 		return filters

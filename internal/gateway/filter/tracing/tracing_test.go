@@ -12,7 +12,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/tracing"
 )
 
-// TestBaggageOfStrangers: what a client puts into baggage is sent on, to webhooks for instance, only for administrators.
+// TestBaggageOfStrangers checks that the baggage of a client is sent on, for instance to webhooks, only if the
+// client is an administrator.
 func TestBaggageOfStrangers(t *testing.T) {
 	tracer := tracing.New(sdk.NewTracerProvider(sdk.WithSampler(sdk.ParentBased(sdk.NeverSample()))))
 	for group, want := range map[string]string{request.GroupMasters: "a=b", request.GroupAuthenticated: ""} {

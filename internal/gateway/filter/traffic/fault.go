@@ -19,8 +19,8 @@ import (
 type Fault interface {
 	// check returns an error if the fault can have no effect on requests that match.
 	check(on *Match) error
-	// before returns a handler that has the fault happen to a request, and passes the request on to next if the fault
-	// does not end it.
+	// before returns a handler that makes the fault happen to a request. The handler calls next unless the fault
+	// ends the request.
 	before(next http.Handler) http.Handler
 }
 
@@ -32,7 +32,7 @@ type Fail struct {
 	RetryAfter time.Duration
 }
 
-// Delay has the request wait before it goes on.
+// Delay makes the request wait before it is carried out.
 type Delay struct{ For time.Duration }
 
 // Drop closes the connection without an answer (with HTTP/2 it resets the stream), and does not carry out the request.
@@ -41,7 +41,7 @@ type Drop struct{}
 // DropAnswer carries out the request, and then closes the connection without an answer.
 type DropAnswer struct{}
 
-// Stale answers a list as it was at a resource version.
+// Stale answers a list with the state at an older resource version.
 type Stale struct{ ResourceVersion string }
 
 // check returns an error if faults could not happen to n requests that match.

@@ -22,7 +22,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
 )
 
-// MaxRequests limits the number of recorded requests. Then the oldest are dropped.
+// MaxRequests limits the number of recorded requests. Above it, the oldest ones are dropped.
 const MaxRequests = 100_000
 
 // Request is a request that a server got from a client.
@@ -37,13 +37,14 @@ type Request struct {
 	Verb                                  string
 	Group, Version, Resource, Subresource string
 	Namespace                             string
-	// Name is the name of the object, also of one that the request has created, or would have created without a fault.
+	// Name is the name of the object. For a create it is the name that the object got, or would have got without a
+	// fault.
 	Name string
 	Path string
 	// Code is the HTTP status of the answer. It is 0 before the answer, and if the connection was cut off instead.
 	Code int
-	// Duration is the time from the arrival of the request to the end of its answer. It is 0 before that, as for a
-	// watch that runs.
+	// Duration is the time from the arrival of the request to the end of its answer. It is 0 before that end, for
+	// example for a running watch.
 	Duration time.Duration
 }
 
@@ -65,7 +66,8 @@ func (m *Match) Matches(r *Request) bool {
 	return true
 }
 
-// Verbs of requests about resources, and of other requests, which have their method in lower case.
+// apiVerbs are the verbs of requests about resources. otherVerbs are those of other requests: the method in lower
+// case.
 var (
 	apiVerbs   = []string{"get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"}
 	otherVerbs = []string{"get", "head", "post", "put", "patch", "delete", "options"}
@@ -103,11 +105,11 @@ type Traffic struct {
 // call is a request in progress or a past one.
 type call struct{ Request }
 
-// injection is the faults that the requests meet that match.
+// injection has the faults for requests that match on.
 type injection struct {
 	on     Match
 	faults []Fault
-	left   int // how many requests may still meet it
+	left   int // the number of requests to which the faults may still happen
 }
 
 // New returns a Traffic without requests and faults.
@@ -168,12 +170,13 @@ func (t *Traffic) Forget() {
 	t.calls = nil
 }
 
-// All is a number of requests that no test reaches.
+// All is an argument n of Inject that no test exceeds, so that the faults happen to all requests that match.
 const All = math.MaxInt
 
-// Inject makes faults happen to the next n requests that match. The faults happen in their order, until one ends the
-// request. A request meets the first injection that matches and has requests left. remove takes the injection away; it
-// may be called more than once. The error says why the injection would have no effect, or another one than expected.
+// Inject makes faults happen to the next n requests that match. The faults happen in their order, until one ends
+// the request. If several injections match a request, only the first one that has requests left takes effect.
+// remove removes the injection; it may be called more than once. The error says why the injection would have no
+// effect, or another one than expected.
 func (t *Traffic) Inject(n int, on Match, faults ...Fault) (remove func(), err error) {
 	if err := check(n, &on, faults); err != nil {
 		return nil, err
@@ -189,7 +192,7 @@ func (t *Traffic) Inject(n int, on Match, faults ...Fault) (remove func(), err e
 	}, nil
 }
 
-// CutWatches ends the watches that match and run now, as a server does that stops. It returns how many they are.
+// CutWatches ends the running watches that match, as a server that stops does. It returns their number.
 func (t *Traffic) CutWatches(m Match) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -244,7 +247,7 @@ func (t *Traffic) ended(c *call, status int) {
 	c.Duration = time.Since(c.Time)
 }
 
-// Disturb is the filter that makes requests meet faults. It comes behind the filters that determine the user.
+// Disturb is the filter that makes faults happen to requests. It comes behind the filters that determine the user.
 func (t *Traffic) Disturb(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, ok := r.Context().Value(callKey{}).(*call)
@@ -277,7 +280,7 @@ func (t *Traffic) Disturb(next http.Handler) http.Handler {
 	})
 }
 
-// meet records the user of a request, and returns the faults that it meets.
+// meet records the user of a request, and returns the faults that happen to it.
 func (t *Traffic) meet(c *call, user *request.User) []Fault {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -293,8 +296,9 @@ func (t *Traffic) meet(c *call, user *request.User) []Fault {
 	return nil
 }
 
-// name records the name in the body of a create that will not be carried out, so that Plugin does not see the object. The body is
-// gone then. The name stays empty if the server would have made it, and if the body cannot be read.
+// name records the name of the object that a create would have created. It is for a create that a fault ends,
+// because Plugin does not see its object. It consumes the body. The name stays empty if the server would have
+// generated it, and if the body cannot be read.
 func (t *Traffic) name(c *call, r *http.Request) {
 	if c.Verb != "create" || c.Name != "" || c.Resource == "" || c.Subresource != "" {
 		return
@@ -341,7 +345,7 @@ func nameIn(body []byte) string {
 	return object.Metadata.Name
 }
 
-// watching notes a watch that runs. The result has to be called when it ends.
+// watching registers a running watch for CutWatches. The caller has to call end when the watch ends.
 func (t *Traffic) watching(c *call, cancel context.CancelFunc) (end func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -18,8 +18,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
 )
 
-// serve sends a request of ann through both filters to a handler. It returns the response, and what the filters panicked
-// with.
+// serve sends a request of ann through both filters to a handler. It returns the response, and the value of a
+// panic of the filters.
 func serve(t *Traffic, method, path string, handler http.HandlerFunc) (w *httptest.ResponseRecorder, panicked any) {
 	return serveBody(t, method, path, "", handler)
 }
@@ -228,7 +228,7 @@ func TestStaleLists(t *testing.T) {
 	}
 }
 
-// TestFaultsEnd has a fault for two requests, and one that is taken away.
+// TestFaultsEnd checks that an injection ends after its number of requests, and when it is removed.
 func TestFaultsEnd(t *testing.T) {
 	traffic := New()
 	inject(t, traffic, 2, Match{}, Fail{Code: 500})
@@ -243,7 +243,8 @@ func TestFaultsEnd(t *testing.T) {
 	}
 }
 
-// TestMistakes: an injection that could have no effect is refused, and the error names what is wrong.
+// TestMistakes checks that an injection that could have no effect is refused, with an error that names the
+// mistake.
 func TestMistakes(t *testing.T) {
 	for _, test := range []struct {
 		want   string // "" for an injection that is accepted

@@ -1,9 +1,10 @@
-// Package unauthenticated is the filter that serves pages which need no credentials: the page at / and the web console.
-// It decides for all of them whether they are open, and what they may take.
+// Package unauthenticated is the filter that serves pages which need no credentials: the page at / and the web
+// console. It decides for all of them whether they are served, and limits what their requests can use of the
+// server.
 //
-// A page is open if requests without credentials are allowed for its path, by the same rule as all other such requests.
-// The filter limits how many of these requests are served at a time, in all and for one client address, and how long
-// each may take: anybody can send them, and nobody pays for what they take. A request above the limits is answered 429
+// A page is open if requests without credentials are allowed for its path, by the same rule as all other such
+// requests. The filter limits how many of these requests are served at a time, in total and for one client
+// address, and how long each may take, because anybody can send them. A request above the limits is answered 429
 // without a body, so that nothing waits for a client that does not read.
 package unauthenticated
 
@@ -21,17 +22,18 @@ const (
 	maxRequests, addressRequests = 512, 128
 	// writeTime is how long a client may take to read a response. The largest file has 120 KB.
 	writeTime = 30 * time.Second
-	// retryAfter is for how many seconds a refused client should wait.
+	// retryAfter is the number of seconds that a refused client should wait.
 	retryAfter = "1"
 )
 
-// Page is what is served without credentials.
+// Page is a page that is served without credentials. It may have several paths.
 type Page struct {
-	// Path is the path that the rule for anonymous requests is asked about, for all paths of the page.
+	// Path decides about all paths of the page: they are served if the rule for anonymous requests allows Path.
 	Path string
 	// Serves reports whether a request is for the page.
 	Serves func(*http.Request) bool
-	// Handler serves the page. It must not write more than a few KiB of its own for a request: bytes that all requests share are not counted.
+	// Handler serves the page. It must not write more than a few KiB that are made for one request. Bytes that all
+	// requests share do not count.
 	Handler http.Handler
 }
 
@@ -99,7 +101,8 @@ func (f *filter) serve(w http.ResponseWriter, r *http.Request, page http.Handler
 	}
 }
 
-// NewMetrics registers the metric of refused requests, and returns what counts one. It may be called once.
+// NewMetrics registers the metric of refused requests, and returns the function that counts one. It may be called
+// once.
 func NewMetrics(m *metrics.Metrics) (refused func()) {
 	return m.Counters("keelson_unauthenticated_refused_total",
 		"Requests for pages that need no credentials which were refused, because too many others were served.").WithLabelValues().Inc

@@ -47,7 +47,8 @@ func TestRule(t *testing.T) {
 	}
 }
 
-// TestLimits checks that one address leaves places for others, that a refusal has no body, and that places come back.
+// TestLimits checks that one address leaves places for others, that a refusal has no body, and that the places of
+// ended requests are free again.
 func TestLimits(t *testing.T) {
 	entered, release, done := make(chan bool), make(chan bool), make(chan bool)
 	refused := 0

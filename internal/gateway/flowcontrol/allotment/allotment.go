@@ -71,9 +71,9 @@ type Result struct {
 	Target float64
 }
 
-// Divide divides the sum of the nominal seats, which is a little more than the seats of the server, because nominal
-// seats are rounded up. It returns the seats of each level, in the order of levels, and the fair fraction: the part of
-// its target that each level gets that is not at one of its bounds.
+// Divide divides the sum of the nominal seats, which is a little more than the seats of the server, because
+// nominal seats are rounded up. It returns the seats of each level, in the order of levels, and the fair fraction.
+// A level that is not at one of its bounds gets its target times the fair fraction.
 //
 // The lower bound of a level is the smaller one of its nominal seats and its demand, but at least its minimum. So a
 // level gets back what it lent as soon as it needs it. Exempt levels use what they need; only their lower bounds are
@@ -110,8 +110,9 @@ type Item struct{ Lower, Upper, Target float64 }
 
 func (i Item) at(fraction float64) float64 { return min(i.Upper, max(i.Lower, fraction*i.Target)) }
 
-// Fraction returns the fraction at which the items have a sum. If the lower bounds exceed the sum, it is 0; if the upper
-// bounds are less, it is the smallest fraction at which all items that have a target are at them.
+// Fraction returns the fraction at which the items add up to sum. If the lower bounds exceed the sum, it is 0. If
+// the sum exceeds the upper bounds, it is the smallest fraction at which all items with a target are at their
+// upper bounds.
 //
 // The sum of the items as a function of the fraction consists of straight lines, which meet where an item reaches a
 // bound. Fraction goes from one such point to the next.

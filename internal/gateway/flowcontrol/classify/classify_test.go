@@ -222,8 +222,8 @@ func large(schemas, rules, subjects, clauses int) ([]*flowcontrolv1.FlowSchemaSp
 	return specs, &request.User{Name: fmt.Sprint(user)}
 }
 
-// TestMemoryIsLinear checks that the memory of a classifier grows with the length of the rules, not with its square: who
-// may write FlowSchemas decides about their length.
+// TestMemoryIsLinear checks that the memory of a classifier grows with the length of the rules, not with its
+// square, because users who may write FlowSchemas choose this length.
 func TestMemoryIsLinear(t *testing.T) {
 	info := &request.Info{Verb: "list", Resource: "pods", Namespace: "x", AsksResource: true}
 	for _, shape := range []struct{ schemas, rules, subjects, clauses int }{

@@ -73,7 +73,7 @@ type Request struct {
 	Hash uint64
 	// Seats is the width, at least 1.
 	Seats int
-	// Extra is for how long the request occupies its seats after it has ended.
+	// Extra is the time for which the request occupies its seats after it has ended.
 	Extra time.Duration
 	// Owner is not used by this package.
 	Owner any
@@ -102,7 +102,8 @@ type Level struct {
 	free   []*queue       // for queues that become active
 	order  []*queue       // a heap of the queues in which requests wait
 	turn   uint64         // counts the starts of waiting requests
-	// The virtual time when a request was started last, and the virtual time at which it should start.
+	// dispatchR is R at the last start of a waiting request, latestS the virtual time at which it should have
+	// started.
 	dispatchR, latestS float64
 
 	counts  Counts
@@ -159,8 +160,8 @@ func (l *Level) SetLimit(now time.Duration, limit int) {
 	l.dispatch()
 }
 
-// Started returns the requests that waited and execute since the last call of Started. The caller uses the result
-// before it calls another method.
+// Started returns the requests that have waited, and have got seats since the last call of Started. The caller
+// uses the result before it calls another method.
 func (l *Level) Started() []*Request {
 	s := l.started
 	l.started = l.started[:0]

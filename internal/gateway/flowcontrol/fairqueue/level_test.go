@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// load is a simulation of clients that always have a number of requests with the level.
+// load simulates clients, each of which always has one request that waits or executes.
 type load struct {
 	level   *Level
 	now     time.Duration
@@ -136,7 +136,8 @@ func TestQuietFlowsDoNotWait(t *testing.T) {
 	}
 }
 
-// TestNobodyStarves has random flows, also ones that are wider than the level. Each must go on.
+// TestNobodyStarves has random flows, some of them wider than the level. Requests of each flow must be able to
+// execute.
 func TestNobodyStarves(t *testing.T) {
 	for seed := range uint64(100) {
 		random := rand.New(rand.NewPCG(seed, 2))

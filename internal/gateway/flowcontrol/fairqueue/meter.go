@@ -38,11 +38,12 @@ func (h *Histogram) Clone() Histogram {
 
 // Usage has the histograms of how much a level is used. The weights are nanoseconds.
 type Usage struct {
-	// Demand are the seats occupied or waited for, in nominal limits.
+	// Demand has the seats that were occupied or waited for, divided by the nominal limit.
 	Demand Histogram
-	// Seats are the seats occupied, in limits.
+	// Seats has the occupied seats, divided by the limit.
 	Seats Histogram
-	// Executing are the executing requests, in limits; Waiting the waiting ones, in places of the queues.
+	// Executing has the executing requests, divided by the limit; Waiting the waiting ones, divided by the places
+	// in all queues.
 	Executing, Waiting Histogram
 }
 
@@ -67,7 +68,7 @@ func (m *meter) init() {
 	m.nominal = 1
 }
 
-// add notes that the counts have been these for some time.
+// add records that the counts were c for the time passed.
 func (m *meter) add(passed time.Duration, c Counts, l *Level) {
 	demand, weight := float64(c.Seats+c.WaitingSeats), float64(passed)
 	m.time += weight

@@ -77,8 +77,8 @@ func mix(seed uint64) (waits [10][]time.Duration, refused [10]int) {
 	return waits, refused
 }
 
-// TestQuietFlowsUnderOverload checks that no request of a quiet flow is refused while the noisy flows send four times what
-// the level can serve, and that they wait much less than those.
+// TestQuietFlowsUnderOverload checks that no request of a quiet flow is refused while the noisy flows send four
+// times what the level can serve, and that quiet flows wait much less than noisy ones.
 func TestQuietFlowsUnderOverload(t *testing.T) {
 	for seed := range uint64(6) {
 		waits, refused := mix(seed)

@@ -172,9 +172,9 @@ func (l *Level) Queues() []QueueState {
 type Dispatch struct {
 	// R is the virtual time when a request was started last, and S the one at which that request should start.
 	R, S float64
-	// First and Last are the lowest and highest start time of the first requests of the queues in which requests wait.
-	// FirstDiscounted and LastDiscounted are the bounds after the estimated work in progress was subtracted. If no
-	// request waits, all are S.
+	// First and Last are the lowest and highest start time of the first requests of the queues in which requests
+	// wait. FirstDiscounted and LastDiscounted are the same after the estimated work in progress was subtracted
+	// from each start time. If no request waits, all are S.
 	First, Last, FirstDiscounted, LastDiscounted float64
 }
 

@@ -16,7 +16,7 @@ import (
 // Current is a Policy that may be replaced. Use is called before the first request.
 type Current struct{ policy atomic.Pointer[Policy] }
 
-// Use has p decide about the requests that begin from now on.
+// Use makes p the policy of all requests that begin from now on.
 func (c *Current) Use(p *Policy) { c.policy.Store(p) }
 
 // For returns the settings for a request. It is called once per request, so that all events of a request follow the
@@ -52,8 +52,9 @@ func New(p *auditv1.Policy) *Policy {
 	return out
 }
 
-// For returns the settings for a request. user is nil if the request is not authenticated. An answer that may have objects of any resource
-// is not recorded: other rules may keep some of them, such as Secrets, out of the log.
+// For returns the settings for a request. user is nil if the request is not authenticated. A response that may
+// contain objects of any resource (request.Info.ShowsOthers) gets at most the level Metadata, whatever the rule
+// for the request says. It may contain objects, such as Secrets, that other rules keep out of the log.
 func (p *Policy) For(i *request.Info, user *request.User) audit.Settings {
 	s := p.find(i, user)
 	if i.ShowsOthers() {
@@ -118,9 +119,10 @@ func (r *rule) hasResource(i *request.Info) bool {
 	})
 }
 
-// resourceMatches reports whether a resource in a rule matches. It can be "*", "pods",
-// "pods/log", "pods/*" (which also matches pods) or "*/scale". A resource without a subresource also matches the hidden ones that
-// may show the same: a rule for secrets, written for Kubernetes, keeps their values out of the log.
+// resourceMatches reports whether spec, a resource in a rule, matches a request. spec can be "*", "pods",
+// "pods/log", "pods/*" (which also matches pods) or "*/scale". A spec without a subresource also matches hidden
+// subresources that show the object, so that a rule for secrets that was written for Kubernetes also keeps these
+// responses out of the log.
 func resourceMatches(spec, resource, subresource string) bool {
 	if spec == "*" {
 		return true

@@ -73,7 +73,7 @@ type Batch struct {
 	throttle *rate.Limiter // nil for none
 	slots    chan struct{} // has an element for each batch that is being written
 
-	mu     sync.RWMutex // guards closed against sends to buffer
+	mu     sync.RWMutex // guards closed; held for reading during sends to buffer
 	closed bool
 	buffer chan *audit.Event
 

@@ -48,7 +48,7 @@ func (b *backend) ids() string {
 	return strings.Join(out, "")
 }
 
-// reports counts what is lost.
+// reports collects the audit IDs of lost events, by the part that lost them and the error.
 type reports struct {
 	mu   sync.Mutex // guards lost
 	lost map[string]string
@@ -147,7 +147,7 @@ func TestThrottle(t *testing.T) {
 	wait.Seen(t, "a and b to be sent", func() (bool, string) { return b.ids() == "ab", b.ids() })
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_ = s.Close(ctx) // the third does not get its turn
+	_ = s.Close(ctx) // the third batch does not begin
 	<-s.done
 	if b.ids() != "ab" || r.of(buffered, errClosed) != "c" {
 		t.Errorf("%s, lost %v", b.ids(), r.lost)
@@ -172,8 +172,8 @@ func TestBlockingWaits(t *testing.T) {
 	}
 }
 
-// TestBlockingHasABudget: a backend that hangs is waited for once, and again only
-// after it took something.
+// TestBlockingHasABudget checks that Write waits only once for a backend that hangs, and waits again only after
+// the backend has written something.
 func TestBlockingHasABudget(t *testing.T) {
 	b, r := &backend{hang: make(chan struct{})}, &reports{}
 	s := NewBlocking(b, false, time.Millisecond, r.report)
@@ -210,7 +210,7 @@ func TestBlockingWaitsNoLongerThanTheRequest(t *testing.T) {
 	}
 }
 
-// TestBlockingIsBounded: what waits for a backend that hangs is bounded.
+// TestBlockingIsBounded checks that the number of writes that wait for a hanging backend is limited.
 func TestBlockingIsBounded(t *testing.T) {
 	b, r := &backend{hang: make(chan struct{})}, &reports{}
 	defer close(b.hang)

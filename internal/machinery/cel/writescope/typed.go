@@ -32,7 +32,7 @@ func NewTyped(object, params *apiservercel.DeclType) *Typed {
 	return t
 }
 
-// Declare adds a variable of the policy. It is dynamic if its expression is wrong.
+// Declare adds a variable of the policy. Its type is dynamic if its expression does not compile.
 func (t *Typed) Declare(name, source string) {
 	field := apiservercel.DynType
 	if compiled, err := t.scope.Compile(source, cel.Stored); err == nil {

@@ -30,7 +30,8 @@ func JSONPatchesType() *types.Type {
 
 // Scopes compile the expressions of one webhook or policy. They may not be used by several goroutines at the same time.
 type Scopes struct {
-	// plain has no authorizer, full has one. patches is full with the types of patches.
+	// full has the variable authorizer, plain does not. patches has the same variables as full, and also the types
+	// of patches.
 	plain, full, patches *cel.Scope
 	// variables is the type of the variable variables. It gets a field with each call of Declare.
 	variables *apiservercel.DeclType

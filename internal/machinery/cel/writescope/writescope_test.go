@@ -66,7 +66,7 @@ func TestCompile(t *testing.T) {
 	}
 }
 
-// TestCompilePatch compiles expressions that make patches, which no other scope has the types for.
+// TestCompilePatch compiles expressions that make patches. Only the scope patches has the types for them.
 func TestCompilePatch(t *testing.T) {
 	s := New(Options{})
 	for _, test := range []struct {

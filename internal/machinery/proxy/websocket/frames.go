@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// maxData is the size of the largest data frame that the library gets, in bytes. It keeps up to 50 frames of each of
-	// several streams, and a kubelet may send frames of 16 MiB.
+	// maxData is the size of the largest data frame that the library gets, in bytes. The library keeps up to 50
+	// frames of each of several streams, and a kubelet may send frames of 16 MiB.
 	maxData = 32 << 10
 	// maxControl is the size of the largest control frame that a kubelet may send, in bytes.
 	maxControl = 64 << 10
@@ -19,15 +19,15 @@ const (
 	controlBit = 1 << 7 // in the first byte of a control frame
 )
 
-// errOpensStreams is the error for kubelets that open streams. Only clients do.
+// errOpensStreams is the error for kubelets that open streams. Only clients may open streams.
 var errOpensStreams = errors.New("the kubelet has opened a SPDY stream")
 
-// frames is a SPDY connection to a kubelet. What is read from it are the frames of the kubelet, with large data frames
+// frames is a SPDY connection to a kubelet. Reading returns the frames of the kubelet, but with large data frames
 // split into several. Large control frames, and streams that the kubelet opens, end the connection.
 type frames struct {
 	net.Conn
 
-	head [frameHead]byte // of the frame, with the length and flags of the piece that is read now
+	head [frameHead]byte // the header of the frame, with the length and flags of the piece that is read now
 	next []byte          // the unread part of head
 	data int             // the number of unread bytes of the piece
 	rest int             // the number of bytes of the frame after the piece

@@ -177,7 +177,7 @@ func (t *Translator) run(r *http.Request, c *client) error {
 	if err != nil {
 		return err
 	}
-	// Closing the SPDY connection leaves this one open until the kubelet has closed all streams.
+	// server.Close leaves conn open until the kubelet has closed all streams.
 	defer conn.Close()
 	defer server.Close()
 	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
@@ -290,7 +290,7 @@ func (s *streams) copyAll(ctx context.Context, c *client, perSecond int64) {
 	}
 	input(s.stdin, remotecommand.StreamStdIn)
 	if s.stdin != nil {
-		// SPDY counts what was not read against the connection.
+		// Data that is not read uses up the flow control window of the whole SPDY connection.
 		go func() { _, _ = io.Copy(io.Discard, s.stdin) }()
 	}
 	input(s.resize, remotecommand.StreamResize)
@@ -307,7 +307,7 @@ func (s *streams) copyAll(ctx context.Context, c *client, perSecond int64) {
 		outputs++
 		go func() {
 			_, _ = io.Copy(onlyWriter{c.channels[channel]}, proxy.Paced(ctx, from, perSecond))
-			// What the client does not take any more must not hold up the status.
+			// The kubelet sends the status after all output, so output that the client does not take is discarded.
 			_, _ = io.Copy(io.Discard, from)
 			ended <- struct{}{}
 		}()

@@ -53,7 +53,7 @@ func (o Observer) done(status int) {
 
 // Options are common to a Translator and a Tunnel.
 type Options struct {
-	// Proxy forwards requests that are not translated. Its target is the kubelet's.
+	// Proxy opens the connection to the kubelet and copies the data of a Tunnel. Its target is the kubelet.
 	Proxy *proxy.Handler
 	// Observe is called once for each request.
 	Observe Observer

@@ -1,5 +1,5 @@
-// Package jsonpatch applies JSON patches (RFC 6902) of clients, webhooks and policies. It adds to the library that does
-// the work what a server needs: limits for what a patch may cost, and no panic for any patch. (Merge patches and the
+// Package jsonpatch applies JSON patches (RFC 6902) of clients, webhooks and policies. A library does the work.
+// This package adds limits for the cost of a patch, and prevents the panics of the library. (Merge patches and the
 // rest of PATCH requests are in package internal/api/write/patch.)
 package jsonpatch
 
@@ -45,7 +45,7 @@ func (e *DepthError) Error() string {
 
 // MovesError is the refusal of a patch because it inserts or removes too many items of lists that are too long.
 type MovesError struct {
-	Items, List int // items that are inserted or removed, and of the longest list
+	Items, List int // how many items are inserted or removed, and how many the longest list has
 }
 
 func (e *MovesError) Error() string {
@@ -63,7 +63,7 @@ func Decode(body []byte) (Patch, error) {
 // Operation is one operation of a patch that the server makes itself.
 type Operation struct {
 	Op, Path, From string
-	// Value is JSON, nil for an operation without a value. It may be kept.
+	// Value is JSON; nil for an operation without a value. The patch may keep the slice.
 	Value []byte
 }
 
@@ -112,8 +112,8 @@ func (p Patch) Apply(doc []byte) ([]byte, error) {
 // IsTestFailed reports whether an error of Apply means that an operation "test" of the patch found another value.
 func IsTestFailed(err error) bool { return errors.Is(err, library.ErrTestFailed) }
 
-// completeWholeDocument adds the value null to operations on the whole document (path "") that have no value. Without
-// it the library panics; for other paths the library does the same.
+// completeWholeDocument adds the value null to operations on the whole document (path "") that have no value.
+// Without it the library panics. For operations on other paths, the library itself takes null for a missing value.
 func completeWholeDocument(operations library.Patch) {
 	for _, op := range operations {
 		if path, err := op.Path(); err != nil || path != "" {

@@ -10,7 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// twins are the functions beside those of apimachinery, which give the same answers.
+// twins has each function of the package (ours) and the function of apimachinery that returns the same messages
+// (theirs).
 var twins = map[string]struct{ ours, theirs func(string) []string }{
 	"DNS label":     {IsDNS1123Label, validation.IsDNS1123Label},
 	"DNS subdomain": {IsDNS1123Subdomain, validation.IsDNS1123Subdomain},
@@ -69,7 +70,7 @@ func TestSameAnswersAsApimachinery(t *testing.T) {
 	}
 }
 
-// TestValidNamesNeedNoMemory also shows that they are not checked by regular expressions.
+// TestValidNamesNeedNoMemory checks that a valid name allocates no memory, which regular expressions would do.
 func TestValidNamesNeedNoMemory(t *testing.T) {
 	for name, twin := range twins {
 		text := "app-1"

@@ -2,10 +2,10 @@
 // of Kubernetes' API types does. It is for API types that this repository declares itself, because a release of
 // k8s.io/api that the module has to compile with does not have them.
 //
-// A field has a tag such as `protobuf:"bytes,2,opt,name=spec"`; fields without one are left out. It is a string, an
-// int32, a struct, a pointer to one of these, or a slice of structs. Structs with methods of their own for protobuf
-// (metadata, conditions) are encoded by these. As in the generated code, a string, number or struct is always written,
-// and a pointer unless it is nil. Decoding skips unknown fields.
+// A field has a tag such as `protobuf:"bytes,2,opt,name=spec"`; fields without a tag are left out. The type of a
+// field is a string, an int32, a struct, a pointer to one of these, or a slice of structs. A struct that has its
+// own methods for protobuf (metadata, conditions) is encoded by these methods. As in the generated code, a string,
+// number or struct is always written, and a pointer unless it is nil. Decoding skips unknown fields.
 package protostruct
 
 import (

@@ -75,7 +75,7 @@ func (d *decoder) next() byte {
 	return d.doc[d.at]
 }
 
-// take skips the character c, which must be the next one.
+// take skips white space and the character c. It returns false if c is not the next character.
 func (d *decoder) take(c byte) bool {
 	if d.next() != c {
 		return false
@@ -290,7 +290,8 @@ func decodeBytes(d *decoder, at unsafe.Pointer) {
 	*(*[]byte)(at) = out
 }
 
-// slice decodes a list into the slice of type t at p. Its memory grows from one or a few elements, by their size.
+// slice decodes a list into the slice of type t at p. The first allocation has room for one or a few elements,
+// depending on their size; it grows with the list.
 func (d *decoder) slice(t reflect.Type, element *plan, p unsafe.Pointer) {
 	if d.null() {
 		return
@@ -328,8 +329,8 @@ func (d *decoder) slice(t reflect.Type, element *plan, p unsafe.Pointer) {
 	}
 }
 
-// entries decodes an object that becomes a map. It calls begin first, unless the value is null, and entry for each member
-// when its value is next. entry returns false for a key that is in the map.
+// entries decodes an object that becomes a map. It calls begin first, unless the value is null. It calls entry for
+// each member; entry decodes the value, and returns false if the map already has the key.
 func (d *decoder) entries(begin func(), entry func(key string) bool) {
 	if d.null() {
 		return
@@ -404,7 +405,8 @@ func decodeResources(d *decoder, p unsafe.Pointer) {
 	})
 }
 
-// decodeByItself returns the function for a type that implements json.Unmarshaler.
+// decodeByItself returns the function that decodes a type by its method UnmarshalJSON. If the type does not have
+// this method, the function makes Decode return false.
 func decodeByItself(t reflect.Type) func(*decoder, unsafe.Pointer) {
 	if !reflect.PointerTo(t).Implements(unmarshalerType) {
 		return func(d *decoder, _ unsafe.Pointer) { d.unknown() }

@@ -291,7 +291,7 @@ func appendQuantity(b []byte, p unsafe.Pointer, _ bool) ([]byte, error) {
 
 func appendCopiedQuantity(b []byte, q resource.Quantity) []byte {
 	b = append(b, '"')
-	number, suffix := q.CanonicalizeBytes(b[len(b):]) // number is often written behind b already
+	number, suffix := q.CanonicalizeBytes(b[len(b):]) // number often uses the unused memory behind b already
 	b = append(append(b, number...), suffix...)
 	return append(b, '"')
 }
@@ -307,7 +307,7 @@ func appendIntOrString(b []byte, p unsafe.Pointer, _ bool) ([]byte, error) {
 	return b, fmt.Errorf("impossible IntOrString.Type")
 }
 
-// appendFields appends fieldsV1, which is JSON itself. What the server wrote is appended as it is.
+// appendFields appends fieldsV1, which is JSON itself. JSON that the server has written is appended unchanged.
 func appendFields(b []byte, p unsafe.Pointer, _ bool) ([]byte, error) {
 	raw := (*metav1.FieldsV1)(p).Raw
 	switch {
@@ -357,8 +357,8 @@ func plainFields(raw []byte) bool {
 	}
 }
 
-// plainName returns the length of the string that doc begins with, with its quotes; 0 if it begins with none, or if
-// that has characters which json.Marshal would escape.
+// plainName returns the length of the string at the beginning of doc, with its quotes. It returns 0 if doc does
+// not begin with a string, or if json.Marshal would escape a character of the string.
 func plainName(doc []byte) int {
 	if len(doc) == 0 || doc[0] != '"' {
 		return 0

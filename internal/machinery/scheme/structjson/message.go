@@ -13,13 +13,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// This file makes JSON from a protobuf message without decoding it: an object that is read once is not built in between. The members
-// come in the order of the Go struct, so the fields of a message are found first, and then written. What is not understood here
-// (a type without a rule, a field in an unexpected encoding, a struct that is there twice) is decoded as usual: a part of the
-// message by the method of its type, or the whole by the caller.
+// This file makes JSON from a protobuf message without decoding it, so that no object is built that is used only
+// once. The members of the JSON have the order of the Go struct. So the fields of a message are found first, and
+// then written. Some messages are not supported: those with a type without a rule, a field in an unexpected
+// encoding, or a struct that occurs twice. Then the part is decoded by the method of its type, or the caller
+// decodes the whole message.
 
-// AppendMessage appends the JSON of a protobuf message of the struct type t: the bytes that Append gives after the message was
-// decoded into a new struct. ok is false if it has to be decoded for that; then nothing is appended.
+// AppendMessage appends the JSON of a protobuf message of the struct type t. The result is the same as if the
+// message was decoded into a new struct and appended by Append. ok is false, and nothing is appended, if the
+// message has to be decoded.
 func AppendMessage(b, message []byte, t reflect.Type) (_ []byte, ok bool) {
 	m := messageOf(t)
 	if m == nil {
@@ -35,12 +37,12 @@ func AppendMessage(b, message []byte, t reflect.Type) (_ []byte, ok bool) {
 	return b, true
 }
 
-// A reader has the memory for the values of a message and of those in it.
+// A reader has the buffers for the values of one message and of the messages in it.
 type reader struct {
-	values []value // the first one is none
+	values []value // values[0] is not used: the position 0 means that there is no value
 	spans  []span
 	keys   []mapEntry
-	// quantities has the JSON of messages of quantities, of which most objects have the same few.
+	// quantities has the JSON of quantities by their messages: most objects have the same few quantities.
 	quantities map[string]string
 }
 
@@ -49,13 +51,13 @@ const maxQuantities, maxQuantity = 256, 32
 
 var readers = sync.Pool{New: func() any { return &reader{values: make([]value, 1), quantities: map[string]string{}} }}
 
-// release gives the memory back, unless it is much.
+// release returns r to readers, unless its buffers are large.
 func (r *reader) release() {
 	const most = 4096
 	if cap(r.values) > most || cap(r.spans) > most || cap(r.keys) > most {
 		return
 	}
-	clear(r.values[:cap(r.values)]) // they hold the message
+	clear(r.values[:cap(r.values)]) // they point into the message
 	clear(r.keys[:cap(r.keys)])
 	r.values, r.spans, r.keys = r.values[:1], r.spans[:0], r.keys[:0]
 	readers.Put(r)
@@ -97,25 +99,27 @@ type messageField struct {
 	kind   protowire.Type // of its values
 	// inline is the plan of an embedded struct, whose members are written among those of the struct.
 	inline *message
-	// append writes what the message has of the field.
+	// append writes the value of the member, from the values that the message has for the field.
 	append func(b []byte, f found) ([]byte, bool)
-	// omit reports whether the member is left out. If nil, it never is, and else always if the message has nothing of the field.
+	// omit reports whether the member is left out. If omit is nil, the member is never left out. Otherwise it is
+	// also left out if the message has no value for the field.
 	omit func(f found) bool
-	// zero is the JSON that omitzero leaves out. nil without omitzero.
+	// zero is the JSON of the value that omitzero leaves out; nil if the field does not have this option.
 	zero []byte
 }
 
-// A value is one value of a field in a message: of a number, the number, and of other types, the bytes.
+// A value is one value of a field in a message: number for a varint, bytes for all other types.
 type value struct {
 	next   int32 // position in reader.values of the next value of the field; 0 if there is none
 	number uint64
 	bytes  []byte
 }
 
-// span is where the values of a field begin and end in reader.values: at 0 if there is none.
+// span has the positions in reader.values of the first and the last value of a field. Both are 0 if there is no
+// value.
 type span struct{ first, last int32 }
 
-// found is what a message has of a field.
+// found has the values that a message has for one field.
 type found struct {
 	r *reader
 	span
@@ -140,7 +144,8 @@ func (m *message) append(r *reader, b, text []byte) ([]byte, bool) {
 	return append(b, '}'), ok
 }
 
-// appendMembers appends the members of a message. start is the position after the brace that they follow.
+// appendMembers appends the members of a message. start is the position in b after the opening brace of the
+// object.
 func (m *message) appendMembers(r *reader, b, text []byte, start int) (_ []byte, ok bool) {
 	values, spans := len(r.values), len(r.spans)
 	if !m.find(r, text) {
@@ -178,7 +183,8 @@ func (m *message) appendMembers(r *reader, b, text []byte, start int) (_ []byte,
 	return b, true
 }
 
-// find puts the values of a message into the reader, and a span for each field.
+// find appends the values of a message to r.values, and a span for each field to r.spans. It returns false if the
+// message is malformed, or has a field in another encoding than its type has.
 func (m *message) find(r *reader, text []byte) bool {
 	first := len(r.spans)
 	r.spans = append(r.spans, make([]span, len(m.fields))...)
@@ -207,8 +213,9 @@ func (m *message) find(r *reader, text []byte) bool {
 	return true
 }
 
-// nextValue returns the first value of a message that is not empty, and its field. The next one begins after n bytes; n is negative if
-// the message is damaged, or has a kind of value that no field has here.
+// nextValue returns the first value of a message that is not empty, and the number and encoding of its field. The
+// next value begins after n bytes. n is negative if the message is malformed, or if the encoding is neither varint
+// nor bytes.
 func nextValue(text []byte) (number uint64, kind protowire.Type, v value, n int) {
 	tag, head := varint(text)
 	if head < 0 || tag>>3 < uint64(protowire.MinValidNumber) || tag>>3 > uint64(protowire.MaxValidNumber) {
@@ -238,8 +245,8 @@ func varint(text []byte) (v uint64, n int) {
 	return protowire.ConsumeVarint(text)
 }
 
-// makeMessage makes the plan of a type and of the types in it. It returns nil for a type that is not a message, or is one by methods
-// of its own.
+// makeMessage makes the plan of a type and of the types in it. It returns nil for a type that is not a message, or
+// that has its own methods for JSON.
 func makeMessage(t reflect.Type, made map[reflect.Type]*message) *message {
 	if found, ok := messages.Load(t); ok {
 		return found.(*message)
@@ -339,7 +346,7 @@ func makeField(t reflect.Type, options []string, made map[reflect.Type]*message)
 			return f, false
 		}
 		f.kind = kindOf(t.Elem())
-		// A message that is there twice is merged.
+		// A decoder merges a message that occurs twice.
 		once := t.Elem().Kind() == reflect.Struct
 		f.append = func(b []byte, has found) ([]byte, bool) {
 			if has.none() {
@@ -358,7 +365,7 @@ func makeField(t reflect.Type, options []string, made map[reflect.Type]*message)
 		return scalarField(t, one, empty, zero)
 	}
 	if empty || zero {
-		f.omit = func(found) bool { return false } // what is there is written
+		f.omit = func(found) bool { return false } // if the message has the field, the member is written
 	}
 	return f, true
 }
@@ -457,7 +464,7 @@ func singleOf(t reflect.Type, made map[reflect.Type]*message) single {
 	switch t.Kind() {
 	case reflect.String:
 		return func(_ *reader, b []byte, v value) ([]byte, bool) {
-			// The string is read while it is written, and not kept.
+			// The string shares the memory of the message. appendString does not keep it.
 			return appendString(b, unsafe.String(unsafe.SliceData(v.bytes), len(v.bytes))), true
 		}
 	case reflect.Bool:
@@ -509,7 +516,8 @@ func decoded(t reflect.Type) single {
 	}
 }
 
-// quantity returns the function for a resource.Quantity. decode is that for any type with a method.
+// quantity returns the function for a resource.Quantity, which caches the results of decode. decode is the
+// function that decodes the quantity by its own method.
 func quantity(decode single) single {
 	return func(r *reader, b []byte, v value) ([]byte, bool) {
 		if text, ok := r.quantities[string(v.bytes)]; ok {

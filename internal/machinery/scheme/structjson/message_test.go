@@ -25,8 +25,8 @@ func decodedJSON(v *registry.Version, message []byte) []byte {
 	return text
 }
 
-// TestMessages makes JSON from messages of random objects of every kind, and from the same with random damage. What AppendMessage
-// makes has to be what decoding and encoding gives.
+// TestMessages makes JSON from messages of random objects of every kind, and from the same messages with random
+// damage. If AppendMessage succeeds, its result must be the same as that of decoding and encoding the message.
 func TestMessages(t *testing.T) {
 	direct, all := 0, 0
 	each(t, func(t *testing.T, v *registry.Version, stored bool) {

@@ -51,7 +51,7 @@ func newFiller(seed uint64) *filler {
 var texts = []string{"", "a", "name", "<b>&", "q\"\\/", "tab\tnew\n\r\b\f", "\x00\x1f\x7f", "\u2028\u2029", "é世界😀", "1",
 	"true"}
 
-// fill sets v; the deeper, the less of it.
+// fill sets v to a random value. The deeper v is in the object, the fewer of its parts are set.
 func (f *filler) fill(v reflect.Value, depth int) {
 	if depth > 6 || f.IntN(4) == 0 {
 		return
@@ -116,10 +116,11 @@ func (f *filler) fill(v reflect.Value, depth int) {
 
 const rounds = 60
 
-// alphabet are the bytes that documents are changed to.
+// alphabet has the bytes with which tests replace a byte of a document.
 const alphabet = "{}[]\",:0129-.eEnulltrf\\ a\x00\xff"
 
-// TestAppendIsMarshal: the same bytes as json.Marshal, for every built-in type with random values.
+// TestAppendIsMarshal checks that Append writes the same bytes as json.Marshal, for every built-in type with
+// random values.
 func TestAppendIsMarshal(t *testing.T) {
 	each(t, func(t *testing.T, v *registry.Version, _ bool) {
 		for seed := range uint64(rounds) {
@@ -134,7 +135,8 @@ func TestAppendIsMarshal(t *testing.T) {
 	})
 }
 
-// TestAppendStoredIsARoundTrip: the same bytes as json.Marshal of what is encoded as protobuf and decoded again.
+// TestAppendStoredIsARoundTrip checks that AppendStored writes the same bytes as json.Marshal for an object that
+// was encoded as protobuf and decoded.
 func TestAppendStoredIsARoundTrip(t *testing.T) {
 	each(t, func(t *testing.T, v *registry.Version, stored bool) {
 		if !stored {
@@ -159,8 +161,8 @@ func TestAppendStoredIsARoundTrip(t *testing.T) {
 	})
 }
 
-// TestDecodeIsUnmarshal: what Decode accepts is what the strict decoder makes of it, for documents of all types,
-// and for those with a byte changed.
+// TestDecodeIsUnmarshal checks that Decode, when it succeeds, has the same result as the strict decoder. It
+// decodes documents of all types, and the same documents with a changed byte.
 func TestDecodeIsUnmarshal(t *testing.T) {
 	accepted, mutants := 0, 0
 	each(t, func(t *testing.T, v *registry.Version, _ bool) {
@@ -204,7 +206,7 @@ func TestDecodeIsUnmarshal(t *testing.T) {
 	}
 }
 
-// check holds Decode against the strict decoder, and says whether it took the document.
+// check compares Decode with the strict decoder, and reports whether Decode succeeded.
 func check(t *testing.T, v *registry.Version, doc []byte) bool {
 	t.Helper()
 	got, want := v.New(), v.New()
@@ -221,7 +223,7 @@ func check(t *testing.T, v *registry.Version, doc []byte) bool {
 	return true
 }
 
-// TestDecodeGivesUp on what the general decoder has something to say about.
+// TestDecodeGivesUp checks that Decode returns false for documents for which the general decoder returns errors.
 func TestDecodeGivesUp(t *testing.T) {
 	type inner struct {
 		N *int32            `json:"n,omitempty"`
@@ -285,8 +287,8 @@ func BenchmarkDecode(b *testing.B) {
 	})
 }
 
-// TestAllocations counts the allocations for a pod: a decoded one has pointers, lists and maps but one text, and an
-// encoded one needs memory for its quantities alone.
+// TestAllocations counts the allocations for a pod. Decoding allocates pointers, lists and maps, but only one
+// text. Encoding allocates only for quantities.
 func TestAllocations(t *testing.T) {
 	obj := podOf(t)
 	doc, err := json.Marshal(obj)
@@ -319,7 +321,7 @@ func podVersion(b testing.TB) *registry.Version {
 	return nil
 }
 
-// podOf is a pod as a controller makes it, defaulted.
+// podOf returns a pod as a controller creates it, with defaults.
 func podOf(b testing.TB) runtime.Object {
 	b.Helper()
 	v := podVersion(b)
@@ -339,8 +341,8 @@ func podOf(b testing.TB) runtime.Object {
 	return obj
 }
 
-// TestFieldsAreMarshaled: fieldsV1 is appended as json.Marshal encodes it, or not at all where that fails, for
-// documents of the kind that the server writes with up to three bytes changed.
+// TestFieldsAreMarshaled checks that fieldsV1 is appended as json.Marshal encodes it, and that appending fails if
+// json.Marshal fails. The documents are like those that the server writes, with up to three changed bytes.
 func TestFieldsAreMarshaled(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	const changes = "{}[]:,\"\\ nu/<&>\x00\n\x7f\x80é"
@@ -376,8 +378,9 @@ func TestFieldsAreMarshaled(t *testing.T) {
 	}
 }
 
-// TestTreesAreConverted: scheme.ToTree and scheme.FromTree give what apimachinery's converter gives, for every built-in
-// type with random values, and for trees in which a value was replaced or a member added.
+// TestTreesAreConverted checks that scheme.ToTree and scheme.FromTree have the same results as apimachinery's
+// converter, for every built-in type with random values, and for trees in which a value was replaced or a member
+// added.
 func TestTreesAreConverted(t *testing.T) {
 	converter := runtime.DefaultUnstructuredConverter
 	each(t, func(t *testing.T, v *registry.Version, _ bool) {
@@ -386,7 +389,7 @@ func TestTreesAreConverted(t *testing.T) {
 			f := newFiller(seed)
 			f.fill(reflect.ValueOf(obj).Elem(), 0)
 			if seed%7 == 0 {
-				obj.(metav1.Object).SetName("\xff") // no UTF-8, which JSON cannot have
+				obj.(metav1.Object).SetName("\xff") // invalid UTF-8, which JSON cannot contain
 			}
 			want, wantErr := converter.ToUnstructured(obj)
 			got, err := scheme.ToTree(obj)

@@ -14,12 +14,12 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
 )
 
-// Each target hands its function bytes that end where a larger array goes on: a
-// read or a slice beyond the input finds other bytes there and gives itself away
-// by another result, or by a panic where the input stands alone.
+// Each target calls its function with the input inside of a larger array and with the input in
+// an array of its own (see embedded). A function that reads beyond the input returns different
+// results, or panics for the array of its own.
 
-// embedded returns data with foreign bytes before and behind it, within reach of
-// its capacity, and data in an array of its own.
+// embedded returns two copies of data. inside is a part of a larger array: other bytes are
+// before it, and behind it within its capacity. alone is an array of its own.
 func embedded(data []byte) (inside, alone []byte) {
 	const around = 32
 	big := bytes.Repeat([]byte{0x0a}, around+len(data)+around)
@@ -45,16 +45,16 @@ func protoSeeds(f *testing.F) {
 	for _, s := range []string{
 		"", "\x0a", "\x0a\x00", "\x0a\x02\x32\x00", "\x0a\x05\x32\x00", "\x32\x00\x0a\x00", "\x0b\x0c",
 		"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f",                  // a length that overflows
-		"\x0a\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01",              // one of 2^63 (CVE-2021-3121's kin)
-		"\x0a\x03\x32\x05a", "\x0a\x02\x30\x07", "\x00\x00", "\x0c", // ends of what did not begin
+		"\x0a\x80\x80\x80\x80\x80\x80\x80\x80\x80\x01",              // a length of 2^63 (similar to CVE-2021-3121)
+		"\x0a\x03\x32\x05a", "\x0a\x02\x30\x07", "\x00\x00", "\x0c", // the last ends a group that did not begin
 		"\x0a\x08\x5a\x06\x0a\x01k\x12\x01v", "\x0a\x04\x5a\x02\x0a\x05",
 	} {
 		f.Add([]byte(s))
 	}
 }
 
-// repeats says whether a message has a field of that number more than once: the
-// types merge or overwrite what wire takes the first of.
+// repeats reports whether a message contains a field more than once. Then the Go types merge
+// the values or use the last one, but package wire uses the first one.
 func repeats(message []byte, field protowire.Number) bool {
 	n := 0
 	for len(message) > 0 {
@@ -225,8 +225,8 @@ func FuzzMember(f *testing.F) {
 	})
 }
 
-// plainObject reads a JSON object whose keys stand once and without escapes, as
-// encoders write them.
+// plainObject decodes a JSON object like those of encoders: no key occurs twice in an object or
+// has escapes. It returns false for other documents.
 func plainObject(doc []byte) (map[string]json.RawMessage, bool) {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(doc, &members) != nil || members == nil || !singleKeys(doc) {
@@ -235,8 +235,7 @@ func plainObject(doc []byte) (map[string]json.RawMessage, bool) {
 	return members, true
 }
 
-// singleKeys says whether no object of a valid document has a key twice, or one
-// with an escape.
+// singleKeys reports whether a document is valid, has no escapes, and no object in it has the same key twice.
 func singleKeys(doc []byte) bool {
 	if bytes.Contains(doc, []byte(`\`)) || !json.Valid(doc) {
 		return false
@@ -321,7 +320,7 @@ func sameMembers(a, b map[string]json.RawMessage) bool {
 	return len(a) == len(b)
 }
 
-// FuzzStampTree holds the stamp against decoding, setting and encoding the tree.
+// FuzzStampTree compares StampTree with decoding the tree, setting the resourceVersion and encoding it again.
 func FuzzStampTree(f *testing.F) {
 	for _, doc := range []string{
 		`{"metadata":{}}`, `{"apiVersion":"a/v1","kind":"K","metadata":{"name":"x","uid":"u"},"spec":{}}`,

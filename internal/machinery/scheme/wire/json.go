@@ -37,7 +37,8 @@ func StampJSON(doc []byte, revision int64) ([]byte, error) {
 }
 
 // StampItem is StampJSON for a document that the encoder of typed structs has made from a struct without a
-// resourceVersion. The members of its metadata are in the order of the struct, so the others are not read.
+// resourceVersion. Its metadata has the order of the struct, so the members after the resourceVersion are not
+// read.
 func StampItem(doc []byte, revision int64) ([]byte, error) {
 	const open = `{"metadata":`
 	if !bytes.HasPrefix(doc, []byte(open+"{")) {
@@ -46,8 +47,8 @@ func StampItem(doc []byte, revision int64) ([]byte, error) {
 	return stampMetadata(doc, len(open), doc[len(open):], revision, true)
 }
 
-// stampMetadata stamps a document whose metadata is the beginning of meta, at the position start. inOrder means that
-// the members before the resourceVersion are the first.
+// stampMetadata stamps a document. Its metadata begins at the position start, and meta begins with it. inOrder
+// means that the metadata begins with those members that the struct has before the resourceVersion.
 func stampMetadata(doc []byte, start int, meta []byte, revision int64, inOrder bool) ([]byte, error) {
 	// from and to are the positions, relative to meta, of the bytes to replace.
 	from, to := 1, 1

@@ -26,7 +26,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/wire"
 )
 
-// The tests of this file hold the package against its brute-force twin: decode
+// The tests of this file compare the package with a slow and simple implementation: decode
 // with the published types, change the struct, encode again.
 
 // message is what the published types implement.
@@ -93,7 +93,7 @@ func encode(t testing.TB, obj message) []byte {
 	return b
 }
 
-// stampTwin is Stamp by way of the struct.
+// stampTwin does the same as Stamp, but sets the field of the struct and encodes it.
 func stampTwin(t testing.TB, obj message, revision int64) []byte {
 	t.Helper()
 	c := obj.DeepCopyObject().(message)
@@ -146,8 +146,8 @@ func dropField(t *testing.T, message []byte, field protowire.Number) []byte {
 	return out
 }
 
-// TestStampOfAMissingField: encoders that leave out empty strings leave the
-// resourceVersion out of what is stored. It enters at its place.
+// TestStampOfAMissingField stamps messages without the field resourceVersion, as encoders that
+// leave out empty strings store them. Stamp must insert the field at its place.
 func TestStampOfAMissingField(t *testing.T) {
 	filled(t, 20, func(t *testing.T, _ *rand.Rand, obj message) {
 		raw := encode(t, obj)
@@ -223,7 +223,7 @@ func TestEachLabelIsTheMap(t *testing.T) {
 	})
 }
 
-// TestFind holds field paths against what the decoded struct has there.
+// TestFind compares the values that Find returns for field paths with the fields of the decoded struct.
 func TestFind(t *testing.T) {
 	type want struct {
 		found  bool
@@ -311,8 +311,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestFindTwice: of a scalar that stands twice the last counts, of a repeated
-// message the first.
+// TestFindTwice checks fields that occur twice: Find returns the last value of a scalar, and
+// the first value of a repeated message.
 func TestFindTwice(t *testing.T) {
 	var b []byte
 	for _, n := range []uint64{3, 9} {
@@ -496,7 +496,7 @@ func TestStampJSON(t *testing.T) {
 			`"resourceVersion":"7","generation":2}}`,
 		`{"metadata":{"resourceVersion":"123"},"spec":1}`: `{"metadata":{"resourceVersion":"7"},"spec":1}`,
 		`{"metadata":{"resourceVersion":""}}`:             `{"metadata":{"resourceVersion":"7"}}`,
-		// A member of that name elsewhere, or in a string, is another one.
+		// A resourceVersion elsewhere, or inside of a string, is not changed.
 		`{"spec":{"metadata":{"resourceVersion":"1"}},"metadata":{"name":"\"resourceVersion\":\"1\""}}`: `{"spec":` +
 			`{"metadata":{"resourceVersion":"1"}},"metadata":{"name":"\"resourceVersion\":\"1\"","resourceVersion":"7"}}`,
 		`{"metadata":{"annotations":{"resourceVersion":"1"},"name":"a"}}`: `{"metadata":` +
@@ -625,7 +625,7 @@ func BenchmarkEachLabel(b *testing.B) {
 	}
 }
 
-// TestAllocations: reading allocates nothing, stamping its result alone.
+// TestAllocations checks that reading allocates nothing, and that stamping allocates only its result.
 func TestAllocations(t *testing.T) {
 	raw := encode(t, benchPod())
 	doc := itemJSON(t, benchPod())

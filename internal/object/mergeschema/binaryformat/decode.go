@@ -300,7 +300,8 @@ func (d *decoder) typeRef() (r schema.TypeRef) {
 	return r
 }
 
-// textAt returns the text with a number, which ends at the offset in ends and begins at the end of the one before.
+// textAt returns the text with a number. It begins at the end of the text before it, and ends at its own offset in
+// ends.
 func textAt(texts, ends string, number int) string {
 	start := 0
 	if number > 0 {

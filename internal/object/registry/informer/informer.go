@@ -1,5 +1,5 @@
-// Package informer keeps something in memory up to date with the objects of a
-// resource: an index for authorization, a controller's view.
+// Package informer calls functions with the objects of a resource and their changes, so that
+// state in memory, such as an index for authorization, stays up to date with them.
 package informer
 
 import (
@@ -19,11 +19,12 @@ import (
 // retryAfter is the pause of an informer after a failure.
 const retryAfter = time.Second
 
-// unreadWait limits the time that an informer waits for what unread objects need: for all objects together at each
-// start, and for each batch of changes. It is the default time-out of a KMS plug-in.
+// unreadWait limits the time that an informer waits until unread objects can be read, for example for a KMS
+// plug-in. It is the limit for all objects together at each start, and for each batch of changes. The default
+// time-out of a plug-in is the same.
 const unreadWait = 3 * time.Second
 
-// errReadAgain makes an informer start again.
+// errReadAgain makes an informer load all objects again.
 var errReadAgain = errors.New("objects that could not be read may be readable now")
 
 // catchUpWait bounds one read of a cursor that may have to catch up from the store.
@@ -48,7 +49,7 @@ type Options struct {
 	// Concerns reports whether an object, or its change from prev, is relevant; other objects are not decoded. prev is
 	// nil for a new object. Removed objects are always relevant. nil means that all objects are.
 	Concerns func(o, prev *cache.Object) bool
-	// Stored hands over objects as they are stored, undecoded.
+	// Stored means that changes have the objects as they are stored, undecoded, in Change.Stored.
 	Stored bool
 	Log    *slog.Logger
 }
@@ -56,11 +57,10 @@ type Options struct {
 // Informer follows one resource.
 type Informer struct {
 	o Options
-	// cursor is where Run begins; nil: it has to load the objects again. It belongs to
-	// the goroutine that follows.
+	// cursor is where Run begins. If it is nil, Run has to load the objects again. Only the
+	// goroutine of Run uses it.
 	cursor *cache.Cursor
-	// missing has the objects that could not be read, by key. It belongs to the
-	// goroutine that follows.
+	// missing has the objects that could not be read, by key. Only the goroutine of Run uses it.
 	missing map[string]*cache.Object
 
 	// applied is the revision up to which changes were applied. It is written while mu is held.
@@ -69,8 +69,8 @@ type Informer struct {
 	moved   chan struct{}
 }
 
-// Background runs a function in the background, under a name that no other function has, until
-// the server stops; the server waits for it then. It returns at once.
+// Background runs a function in the background until the server stops. It returns at once. name
+// must be unique. When the server stops, it waits until the function has returned.
 type Background func(name string, run func(ctx context.Context))
 
 // Load loads the objects and calls Reset. The caller has to call Run then, or Close.
@@ -155,7 +155,7 @@ func (i *Informer) Run(ctx context.Context) {
 	}
 }
 
-// follow applies the changes that the cursor brings until there is an error, and closes it.
+// follow applies the changes that the cursor returns until there is an error. It closes the cursor.
 func (i *Informer) follow(ctx context.Context, cursor *cache.Cursor) error {
 	defer cursor.Close()
 	var changes []Change
@@ -210,11 +210,11 @@ func (i *Informer) appendAll(ctx context.Context, changes []Change, events []*ca
 	return changes
 }
 
-// patience is a context for reading objects that were not read when they came. It ends
-// unreadWait after the first of them, so that many do not add up.
+// patience has the context for reading the unread objects of one batch. It ends unreadWait after
+// the first of them, so that the waits for many objects do not add up.
 type patience struct {
 	ctx    context.Context
-	cancel context.CancelFunc // nil: none was met
+	cancel context.CancelFunc // nil until the first unread object
 }
 
 func (p *patience) forUnread() context.Context {

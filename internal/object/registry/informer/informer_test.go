@@ -55,7 +55,7 @@ func resource(t *testing.T) *registry.Resource {
 	return reg.Resource(corev1.Resource("configmaps"))
 }
 
-// mirror is what a follower is used for: a copy of the state.
+// mirror is a copy of the state of a resource, which informers are used for.
 type mirror struct {
 	mu    sync.Mutex
 	value map[string]string
@@ -111,8 +111,8 @@ func start(ctx context.Context, t *testing.T, o informer.Options) *informer.Info
 	return f
 }
 
-// TestStartRunsInTheBackgroundAlone: what follows a resource runs as what Background is given, and nowhere else, so
-// that the server can wait for it. If it is run again, it takes up what it has missed.
+// TestStartRunsInTheBackgroundAlone checks that an informer runs only in functions that Background is called with,
+// so that the server can wait for it. If such a function is called again, it also applies the changes in between.
 func TestStartRunsInTheBackgroundAlone(t *testing.T) {
 	r := resource(t)
 	var m mirror
@@ -179,7 +179,8 @@ func TestSyncSeesEveryAcknowledgedWrite(t *testing.T) {
 	}
 }
 
-// TestSyncOwnSeesEveryWriteOfThisProcess waits for nothing else: without a write it returns at once.
+// TestSyncOwnSeesEveryWriteOfThisProcess checks that SyncOwn waits for the writes of this process and for nothing
+// else: without a write it returns at once.
 func TestSyncOwnSeesEveryWriteOfThisProcess(t *testing.T) {
 	r := resource(t)
 	var m mirror

@@ -35,8 +35,8 @@ func (l *late) FromStore(_ context.Context, _ string, value []byte) ([]byte, boo
 	}}
 }
 
-// TestObjectsThatCanBeReadLater: what a follower could not read comes to it when it can
-// be read, though nothing changes then.
+// TestObjectsThatCanBeReadLater checks that an informer gets an object that could not be read as
+// soon as it can be read, even though the object does not change.
 func TestObjectsThatCanBeReadLater(t *testing.T) {
 	store, err := embedded.Open(embedded.Options{InMemory: true})
 	if err != nil {

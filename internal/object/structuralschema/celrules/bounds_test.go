@@ -76,8 +76,9 @@ func TestBoundedCallsGiveTheirResults(t *testing.T) {
 	}
 }
 
-// TestTextIsPaid evaluates rules that make much text of a large list, once for each of its items. The evaluation must
-// end when the text has cost more than one evaluation, or all rules of the object, may cost.
+// TestTextIsPaid evaluates rules that make much text of a large list, once for each of its items. The evaluation
+// must end when the cost of the text exceeds the limit of one evaluation, or the budget of all rules of the
+// object.
 func TestTextIsPaid(t *testing.T) {
 	const items = 2000
 	const schema = `{"type":"object","properties":{"spec":{"type":"object","properties":{

@@ -190,7 +190,7 @@ func (l *location) deriveType() {
 	}
 }
 
-// child returns the location that a step leads to. path is the path of p.
+// child returns the location that a step leads to. path is the path of l.
 func (l location) child(step step, child *schemaView, path *field.Path) location {
 	out := location{
 		schema:       child,

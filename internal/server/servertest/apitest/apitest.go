@@ -1,5 +1,5 @@
-// Package apitest has what tests of a server need beside it: a client, webhooks, and an extension API
-// server. Tests in package server use it directly; servertest, which starts servers, cannot be imported there.
+// Package apitest has the tools that tests use with a server: a client, webhooks, and an extension API server.
+// Tests in package server use it, because they cannot import servertest, which starts servers.
 package apitest
 
 import (
@@ -23,7 +23,7 @@ type Answer struct {
 	Body   string
 }
 
-// Message returns the message of a Status, "" for other bodies.
+// Message returns the message if the body is a Status, else "".
 func (a Answer) Message() string {
 	var s struct{ Message string }
 	_ = json.Unmarshal([]byte(a.Body), &s)
@@ -33,8 +33,8 @@ func (a Answer) Message() string {
 // AggregatedDiscovery is the media type of the document at /apis that has all resources.
 const AggregatedDiscovery = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
-// Send sends a request. headers are names and values. Unless they have a Content-Type, the body is JSON, and that of a
-// PATCH is a merge patch.
+// Send sends a request. headers has names and values in turn. Without a Content-Type among them, the body is JSON,
+// or a merge patch for PATCH.
 func Send(t testing.TB, c *http.Client, method, url, body string, headers ...string) Answer {
 	t.Helper()
 	r, err := http.NewRequest(method, url, strings.NewReader(body))
@@ -106,7 +106,7 @@ func (c *Client) Do(method, path, body string, headers ...string) string {
 // Get returns the body of the response to a GET.
 func (c *Client) Get(path string) string { c.t.Helper(); return c.Do(http.MethodGet, path, "") }
 
-// Create creates an object, which it returns.
+// Create creates an object and returns it.
 func (c *Client) Create(path, body string) string {
 	c.t.Helper()
 	return c.Do(http.MethodPost, path, body)
@@ -134,7 +134,7 @@ func (c *Client) Gone(path string) { c.t.Helper(); c.AwaitStatus(http.StatusNotF
 // Served waits until a path is answered 200.
 func (c *Client) Served(path string) { c.t.Helper(); c.AwaitStatus(http.StatusOK, path) }
 
-// AwaitStatus waits until a path is answered with a status.
+// AwaitStatus waits until the response for a path has the given status.
 func (c *Client) AwaitStatus(status int, path string) {
 	c.t.Helper()
 	wait.Seen(c.t, http.StatusText(status)+" of "+path, func() (bool, string) {
@@ -143,15 +143,15 @@ func (c *Client) AwaitStatus(status int, path string) {
 	})
 }
 
-// Step is a request, the status of its response, and a part of the body. It has no type of its own so that a table of steps
-// needs no names of fields.
+// Step is a request, the expected status of its response, and an expected part of the body. It is an alias of an
+// unnamed type, so that a table of steps needs no names of fields.
 type Step = struct {
 	Method, Path, Body string
 	Status             int
 	Want               string
 }
 
-// Run sends requests one after the other.
+// Run sends the requests one after the other and checks the responses.
 func (c *Client) Run(steps []Step) {
 	c.t.Helper()
 	for _, s := range steps {
@@ -175,7 +175,7 @@ func (c *Client) DefineWidgets() {
 	c.Served("/apis/example.com/v1/widgets")
 }
 
-// Log keeps what is written to it. It may be used by several goroutines.
+// Log keeps all text that is written to it. Several goroutines may use it.
 type Log struct {
 	mu   sync.Mutex // guards text
 	text bytes.Buffer
@@ -196,7 +196,7 @@ func (l *Log) String() string {
 // HostPod is a pod that the level baseline of the Pod Security Standards refuses.
 const HostPod = `{"metadata":{"name":"p"},"spec":{"hostNetwork":true,"containers":[{"name":"c","image":"i"}]}}`
 
-// AwaitAccess waits until a verb on a resource is allowed to the user: a new grant has an effect a little later.
+// AwaitAccess waits until the user may use a verb on a resource, because a new grant takes effect a little later.
 func (c *Client) AwaitAccess(verb, resource string) {
 	c.t.Helper()
 	wait.Until(c.t, "permission to "+verb+" "+resource, func() bool {

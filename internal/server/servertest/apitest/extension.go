@@ -29,14 +29,14 @@ type Extension struct {
 	Broken atomic.Bool
 	// Last is the last request below the version.
 	Last atomic.Pointer[http.Request]
-	// Special, unless nil, answers the requests for which it returns true.
+	// Special, unless it is nil, is called for each request. If it returns true, it has written the response.
 	Special func(http.ResponseWriter, *http.Request) bool
 }
 
 // ExtensionVersion is the path of the version that an Extension serves.
 const ExtensionVersion = "/apis/agg.example.com/v1"
 
-// extensionDocuments are what the server serves by path.
+// extensionDocuments has the documents that the server serves, by path.
 var extensionDocuments = map[string]string{
 	"/apis": `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.k8s.io/v2","items":[{"metadata":{"name":"agg.example.com"},
 		"versions":[{"version":"v1","freshness":"Current","resources":[{"resource":"widgets","scope":"Namespaced",
@@ -49,7 +49,7 @@ var extensionDocuments = map[string]string{
 		"schema":{"$ref":"#/definitions/example.Widget"}}}}},"/version/":{}},"definitions":{"example.Widget":{}}}`,
 }
 
-// SelfSigned returns a certificate for the name of a host, and the same as PEM in base64.
+// SelfSigned returns a self-signed certificate for a host name, and the certificate as PEM in base64.
 func SelfSigned(t testing.TB, name string) (pair tls.Certificate, bundle string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

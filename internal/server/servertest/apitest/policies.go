@@ -22,8 +22,8 @@ func JSONPatchMutation(expression string) string {
 	return fmt.Sprintf(`{"patchType":"JSONPatch","jsonPatch":{"expression":%q}}`, expression)
 }
 
-// CreateMutatingPolicy creates a policy about creates and updates of a resource, and its binding. more are further members of the
-// policy's spec; without a reinvocationPolicy it is Never.
+// CreateMutatingPolicy returns the steps that create a policy for creates and updates of a resource, and its
+// binding. more has further JSON members of the policy's spec. The default of reinvocationPolicy is Never.
 func CreateMutatingPolicy(name, group, resource, mutations, more string) []Step {
 	if !strings.Contains(more, "reinvocationPolicy") {
 		more += `,"reinvocationPolicy":"Never"`
@@ -42,7 +42,7 @@ func MutatingBinding(name, more string) string {
 	return `{"metadata":{"name":"` + name + `"},"spec":{"policyName":"` + name + `"` + more + `}}`
 }
 
-// DeleteMutatingPolicy deletes a policy and its binding.
+// DeleteMutatingPolicy returns the steps that delete a policy and its binding.
 func DeleteMutatingPolicy(name string) []Step {
 	return []Step{
 		{"DELETE", MutatingBindingsPath + "/" + name, "", http.StatusOK, ""},

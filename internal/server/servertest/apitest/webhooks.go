@@ -14,7 +14,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 )
 
-// The paths of the configurations of admission, and of the ConfigMaps that the webhooks of Configuration are called for.
+// Paths of admission configurations, and of ConfigMaps, for whose writes the webhooks of Configuration are called.
 const (
 	AdmissionPath  = "/apis/admissionregistration.k8s.io/v1/"
 	ConfigMapsPath = "/api/v1/namespaces/default/configmaps"
@@ -28,7 +28,7 @@ func ConfigMap(name string) string {
 // Webhooks is a program with admission webhooks. Each path is one webhook.
 type Webhooks struct {
 	*httptest.Server
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	answers map[string]func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse
 	asked   map[string][]admissionv1.AdmissionRequest
 }
@@ -61,14 +61,14 @@ func NewWebhooks(t testing.TB) *Webhooks {
 	return h
 }
 
-// On makes a path a webhook.
+// On makes answer the webhook at a path.
 func (w *Webhooks) On(path string, answer func(*admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.answers[path] = answer
 }
 
-// Requests returns what a webhook was asked since the last call.
+// Requests returns the requests that the webhook at a path received since the last call.
 func (w *Webhooks) Requests(path string) []admissionv1.AdmissionRequest {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -77,9 +77,9 @@ func (w *Webhooks) Requests(path string) []admissionv1.AdmissionRequest {
 	return asked
 }
 
-// Configuration returns a configuration with one webhook for writes of ConfigMaps. fields are further members of the
-// webhook as JSON, each with a comma before it. Without a namespaceSelector among them it is not called for the
-// ConfigMaps in kube-system, which the server writes some time after its start.
+// Configuration returns a configuration with one webhook for writes of ConfigMaps. fields has further JSON members
+// of the webhook, each after a comma. Without a namespaceSelector, the webhook is not called for kube-system,
+// because the server writes ConfigMaps there some time after its start.
 func (w *Webhooks) Configuration(kind, name, path, fields string) string {
 	if !strings.Contains(fields, "namespaceSelector") {
 		fields += `,"namespaceSelector":{"matchExpressions":[

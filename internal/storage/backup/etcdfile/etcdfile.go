@@ -1,9 +1,9 @@
 // Package etcdfile reads and writes the file of `etcdctl snapshot save`: the database of a member, which is a bbolt
 // file, followed by its SHA-256 (https://etcd.io/docs/v3.6/op-guide/recovery/).
 //
-// The bucket "key" contains every version. Its keys have 17 bytes: the main revision, '_' and the number of the change
-// within that revision; 't' follows for a deletion. Its values are mvccpb.KeyValue. The bucket "meta" contains the
-// member's own numbers.
+// The bucket "key" contains every version. Its keys have 17 bytes: the main revision, '_' and the number of the
+// change within that revision; 't' follows for a deletion. Its values are mvccpb.KeyValue. The bucket "meta"
+// contains numbers of the member, such as its index and its compaction revision.
 package etcdfile
 
 import (

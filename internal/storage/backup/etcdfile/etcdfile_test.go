@@ -41,7 +41,7 @@ func sequence(entries []Entry, err error) iter.Seq2[Entry, error] {
 	}
 }
 
-// written writes entries to a file, of a member at revision 9.
+// written returns the path of a file of a member at revision 9 with these entries.
 func written(t *testing.T, entries []Entry) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "snapshot.db")
@@ -67,7 +67,7 @@ func read(path string, skipHash bool) (entries []Entry, f *File, err error) {
 
 func TestRoundTrip(t *testing.T) {
 	all := sample()
-	for _, entries := range [][]Entry{all, {all[3], all[2], all[1], all[0]}} { // in any order
+	for _, entries := range [][]Entry{all, {all[3], all[2], all[1], all[0]}} { // the order must not matter
 		got, f, err := read(written(t, entries), false)
 		if err != nil {
 			t.Fatal(err)
@@ -116,21 +116,21 @@ func TestWriteRefuses(t *testing.T) {
 	}
 }
 
-// TestHash changes and cuts the file. Without a right SHA-256 it is refused; what is damaged is an error and no panic also
-// without the check.
+// TestHash changes and cuts the file. A file without a correct SHA-256 is refused. Without the check, damage
+// causes an error, but no panic.
 func TestHash(t *testing.T) {
 	path := written(t, sample())
 	whole, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	page := os.Getpagesize() // of bbolt too
+	page := os.Getpagesize() // bbolt uses this page size too
 	flipped := bytes.Clone(whole)
 	flipped[bytes.Index(flipped, []byte("two"))]++
 	for name, test := range map[string]struct {
 		content  []byte
-		damaged  bool // otherwise the file is said to have no hash
-		readable bool // without the check
+		damaged  bool // false: the error says that the file has no hash
+		readable bool // whether the file can be read without the check
 	}{
 		"a changed value":       {flipped, true, true},
 		"a wrong hash":          {append(bytes.Clone(whole[:len(whole)-1]), whole[len(whole)-1]+1), true, true},
@@ -160,7 +160,7 @@ func TestHash(t *testing.T) {
 	}
 }
 
-// TestDamagedContents changes the database of a file by itself, and reads it without the check of the hash.
+// TestDamagedContents changes the database in a file with bbolt, and reads the file without the check of the hash.
 func TestDamagedContents(t *testing.T) {
 	put := func(bucket string, key, value []byte) func(*bolt.Tx) error {
 		return func(tx *bolt.Tx) error { return tx.Bucket([]byte(bucket)).Put(key, value) }
@@ -174,7 +174,7 @@ func TestDamagedContents(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		change func(*bolt.Tx) error
-		keys   int    // that are left
+		keys   int    // number of keys that can be read
 		want   string // a part of the error
 	}{
 		"nothing changes": {func(*bolt.Tx) error { return nil }, 3, ""},
@@ -215,7 +215,7 @@ func TestDamagedContents(t *testing.T) {
 	}
 }
 
-// TestLease decodes what encode has written, and takes the remaining time before the whole.
+// TestLease decodes encoded leases. A lease with a remaining time uses it instead of its TTL.
 func TestLease(t *testing.T) {
 	for _, test := range []struct {
 		lease lease

@@ -37,8 +37,9 @@ type keyLocation struct {
 // lockTimeout limits the wait for another process that has locked the file.
 const lockTimeout = time.Second
 
-// Open reads the list of keys below prefix. The SHA-256 of the file is verified. A file without one, such as a copy of
-// a member's database, is refused unless skipHash is set; then only damage that prevents reading is detected.
+// Open reads the list of keys below prefix. The SHA-256 of the file is verified. A file without one, such as a
+// copy of a member's database, is refused unless skipHash is set. With skipHash, only damage that prevents reading
+// is detected.
 func Open(path, prefix string, skipHash bool) (f *File, err error) {
 	if !skipHash {
 		if err := verifyHash(path); err != nil {
@@ -239,8 +240,8 @@ func (f *File) Close() error {
 	return nil
 }
 
-// unmarshal decodes a message of etcd. The types of etcd have methods of their own for that up to 3.6, and none from 3.7
-// on.
+// unmarshal decodes a message of etcd. It does not use the methods of etcd's types for that, because they exist
+// only up to etcd 3.6.
 func unmarshal(data []byte, message protoadapt.MessageV1) error {
 	return proto.Unmarshal(data, protoadapt.MessageV2Of(message))
 }

@@ -77,7 +77,7 @@ func (p *putOperation[V]) put(n *node[V], last bool) (*node[V], *node[V]) {
 	return n, p.split(n, mid)
 }
 
-// putLeaf is put for a leaf that may be changed.
+// putLeaf does the work of put for a leaf that may be changed in place.
 func (p *putOperation[V]) putLeaf(n *node[V], last bool) (right *node[V]) {
 	i := lowerBound(n.keys, p.key)
 	if i < len(n.keys) && n.keys[i] == p.key {

@@ -23,8 +23,8 @@ func (c *LeafCache) LoadOrStore(v any) any {
 	return c.Load()
 }
 
-// Leaves yields the values of Ascend leaf by leaf, until yield returns false. cache is the one of the leaf, or nil if
-// only a part of the values of the leaf is yielded. The values must not be changed.
+// Leaves yields the values of Ascend leaf by leaf, until yield returns false. The second argument is the LeafCache
+// of the leaf, or nil if only a part of the leaf's values is yielded. The values must not be changed.
 func (t Tree[V]) Leaves(from, prefix string, yield func(values []V, note *LeafCache) bool) {
 	if t.root != nil {
 		t.root.leaves(max(from, prefix), prefix, yield)
@@ -37,7 +37,7 @@ func (n *node[V]) leaves(from, prefix string, yield func([]V, *LeafCache) bool) 
 			if !n.children[i].leaves(from, prefix, yield) {
 				return false
 			}
-			from = "" // reached: what follows is above it
+			from = "" // found; the following leaves are all above from
 		}
 		return true
 	}
@@ -54,5 +54,5 @@ func (n *node[V]) leaves(from, prefix string, yield func([]V, *LeafCache) bool) 
 	case first < end && !yield(n.values[first:end:end], nil):
 		return false
 	}
-	return end == len(n.values) // what follows is beyond the prefix
+	return end == len(n.values) // otherwise the next values are beyond the prefix
 }

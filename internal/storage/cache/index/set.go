@@ -9,8 +9,8 @@ type Set[V any] struct {
 	all      Tree[V]
 	fields   []Tree[Tree[V]]
 	fieldsOf func(V) []string
-	// edits is the number of edits that led to this set. Every node of the set was made by an edit with at most that
-	// number. So a node with the number of the next edit was made by that edit, which may change it.
+	// edits is the number of edits that led to this set. Every node of the set was made by an edit with at most
+	// that number. So if a node has the number of the running edit, that edit made it and may change it.
 	edits uint64
 }
 
@@ -24,7 +24,8 @@ func NewSet[V any](indexes int, fields func(V) []string) Set[V] {
 // All returns the tree of all values by key.
 func (s Set[V]) All() Tree[V] { return s.all }
 
-// WithField returns the tree of the values whose field of an index has that value.
+// WithField returns the tree of the values whose indexed field has the given value. index is the number of the
+// index.
 func (s Set[V]) WithField(index int, value string) Tree[V] {
 	t, _ := s.fields[index].Get(value)
 	return t

@@ -113,7 +113,7 @@ func (n *node[V]) ascend(from, prefix string, yield func(V) bool) bool {
 			if !n.children[i].ascend(from, prefix, yield) {
 				return false
 			}
-			from = "" // reached: what follows is above it
+			from = "" // found; the following leaves are all above from
 		}
 		return true
 	}

@@ -1,6 +1,7 @@
 // Package interest finds the cursors that an event matches without evaluating each cursor. For every interest of a
-// cursor it has a posting list: the positions of the events in the log that may match. An event is added by the old and
-// by the new state of its object, so a cursor also gets the event of an object that stops matching.
+// cursor it has a posting list: the positions of the events in the log that may match. An event is added to the
+// lists that the old state of its object matches, and to those that the new state matches. So a cursor also gets
+// the event with which an object stops matching.
 //
 // Example: two cursors have the interest {field 0 = "node1"}, and one has {Namespace "kube-system"}. An event at
 // position 7 moves a Pod of the namespace default from node1 to node2. It is added to the posting list of node1, which
@@ -36,7 +37,8 @@ type Subject struct {
 	Unreadable bool
 }
 
-// Index holds the posting lists. W is data of the user in each posting. The zero value is ready for use.
+// Index contains the posting lists. W is the type of the data that the user of the package keeps in each posting.
+// The zero value is ready for use.
 type Index[W any] struct {
 	postings       map[Key]*Posting[W]
 	postingsOfKind []int // number of postings of each kind, at kind + namedKinds
@@ -53,8 +55,8 @@ type Posting[W any] struct {
 	head      int      // positions[:head] are dropped
 }
 
-// Acquire returns the posting of an interest. It lists the events from position next on, or earlier ones too if the
-// interest had a posting already. Release must be called for each call.
+// Acquire returns the posting of an interest. The posting lists the events from position next on. If the interest
+// had a posting already, it may list earlier events too. Release must be called for each call.
 func (ind *Index[W]) Acquire(key Key, next uint64) *Posting[W] {
 	p := ind.postings[key]
 	if p == nil {
@@ -69,7 +71,7 @@ func (ind *Index[W]) Acquire(key Key, next uint64) *Posting[W] {
 	return p
 }
 
-// Release ends the use of a posting. The last user's call removes it.
+// Release ends the use of a posting. The posting is removed when its last user has released it.
 func (ind *Index[W]) Release(p *Posting[W]) {
 	if p.users--; p.users == 0 {
 		delete(ind.postings, p.key)
@@ -170,7 +172,7 @@ func (p *Posting[W]) Since(position uint64) []uint64 {
 // drop removes the oldest position if it is position.
 func (p *Posting[W]) drop(position uint64) {
 	if p.head == len(p.positions) || p.positions[p.head] != position {
-		return // from before the posting was made
+		return // the event is older than the posting
 	}
 	p.floor = max(p.floor, position+1)
 	p.head++

@@ -84,7 +84,7 @@ func play(t *testing.T, script []byte) {
 		distinct := make(map[Key]bool)
 		for _, h := range holders {
 			distinct[h.key] = true
-			// What the holder wants: all since it came.
+			// The user wants all events since it acquired the posting
 			var want []uint64
 			lost := uint64(0)
 			for p := h.since; p < uint64(len(events)); p++ {

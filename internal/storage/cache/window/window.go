@@ -25,7 +25,8 @@ type entry[E any] struct {
 	size     int64
 }
 
-// gap is a range of revisions, without both ends, for which the log has the resulting changes but not every event.
+// gap is a range of revisions, without its two ends, for which the log does not have every event. Its events still
+// lead to the right state at the end of the range.
 type gap struct{ after, before int64 }
 
 // Reset empties the log. From then on it must get all events with revisions above start. Positions continue.

@@ -30,7 +30,7 @@ type Plugin struct {
 	encrypted   int
 	decrypted   int
 	hanging     chan struct{} // closed by Resume; nil if calls do not hang
-	hungCalls   int           // calls that wait for Resume, or waited until their caller cancelled them
+	hungCalls   int           // number of calls that waited for Resume so far, or until they were cancelled
 	hungChanged chan struct{} // closed when hungCalls changes
 }
 

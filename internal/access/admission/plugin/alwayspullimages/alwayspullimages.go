@@ -86,7 +86,7 @@ func mutate(_ context.Context, a *admission.Attributes) error {
 	return nil
 }
 
-// validate finds what a later plug-in, such as a webhook, has changed.
+// validate checks the pull policies again, because a later plug-in, such as a webhook, may have changed them.
 func validate(_ context.Context, a *admission.Attributes) error {
 	if !applies(a) {
 		return nil

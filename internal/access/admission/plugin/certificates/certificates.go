@@ -24,7 +24,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
 
-// resource is the resource of most plug-ins, bundleResource the one of Attest and podResource the one of PodSigning.
+// resource is the resource of most plug-ins here. Attest checks bundleResource, and PodSigning checks podResource.
 var (
 	resource       = certificatesv1.Resource("certificatesigningrequests")
 	bundleResource = certificatesv1.Resource("clustertrustbundles")
@@ -49,7 +49,8 @@ func Attest(z authz.Authorizer) admission.Plugin {
 }
 
 // PodSigning returns the rule that requires the verb "sign" on the signer of a PodCertificateRequest whose status
-// changes. It is a part of the kind in kube-apiserver, so it cannot be disabled, and its error is one of validation.
+// changes. In kube-apiserver the validation of the kind checks this, not a plug-in. So it cannot be disabled, and
+// its error is a validation error.
 func PodSigning(z authz.Authorizer) admission.Plugin {
 	return admission.Plugin{Name: "PodCertificateSigning", Validate: signerAuthorizer{z}.checkPodSigning}
 }

@@ -109,7 +109,7 @@ func TestDecidingNeedsPermissionForTheSigner(t *testing.T) {
 	}
 }
 
-// TestPodSigning: the status of a PodCertificateRequest is what a signer answers.
+// TestPodSigning checks who may change the status of a PodCertificateRequest, in which the signer answers.
 func TestPodSigning(t *testing.T) {
 	old := &certificatesv1beta1.PodCertificateRequest{
 		ObjectMeta: metav1.ObjectMeta{Name: "r"},
@@ -139,7 +139,7 @@ func TestPodSigning(t *testing.T) {
 	}
 }
 
-// TestAttest: a bundle of a signer is what workloads trust.
+// TestAttest checks who may change the ClusterTrustBundle of a signer, because workloads trust its certificates.
 func TestAttest(t *testing.T) {
 	bundle := &certificatesv1.ClusterTrustBundle{
 		ObjectMeta: metav1.ObjectMeta{Name: "r"},

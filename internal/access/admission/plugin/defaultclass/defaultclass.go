@@ -1,5 +1,5 @@
-// Package defaultclass sets the class of an Ingress (DefaultIngressClass) or a PersistentVolumeClaim (DefaultStorageClass)
-// that is created without one: the default class of the cluster.
+// Package defaultclass sets the default class of the cluster in a new Ingress (DefaultIngressClass) or
+// PersistentVolumeClaim (DefaultStorageClass) that names no class.
 package defaultclass
 
 import (
@@ -25,7 +25,7 @@ var (
 const (
 	// annotatedIngressClass names the class of an Ingress from before spec.ingressClassName existed.
 	annotatedIngressClass = "kubernetes.io/ingress.class"
-	// The annotations of the default StorageClass, the second one from before it was stable.
+	// The annotations that mark the default StorageClass. The second one is the older beta form.
 	defaultStorageClass     = "storageclass.kubernetes.io/is-default-class"
 	betaDefaultStorageClass = "storageclass.beta.kubernetes.io/is-default-class"
 )

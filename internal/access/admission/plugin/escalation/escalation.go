@@ -1,5 +1,5 @@
-// Package escalation prevents that users grant permissions by roles and bindings that they do not have themselves,
-// unless they have the verb "escalate" on the role or "bind" on the role of the binding.
+// Package escalation refuses roles and bindings by which users would grant permissions that they do not have,
+// unless they have the verb "escalate" on the role, or the verb "bind" on the role of the binding.
 //
 // It cannot be switched off, unlike the plug-ins of --enable-admission-plugins. It is the last mutating plug-in of the
 // chain, so it sees the changes of the others, and runs before validation.
@@ -160,8 +160,8 @@ func validateRoleRef(ref rbacv1.RoleRef, namespace string) error {
 	return nil
 }
 
-// allowed reports whether the user has a verb that permits more than the user's own permissions. An error of the
-// authorizer means no.
+// allowed reports whether the user may use the verb "escalate" or "bind", which permit grants beyond the user's
+// own permissions. An error of the authorizer means no.
 func (c checker) allowed(
 	ctx context.Context, u *request.User, resource schema.GroupResource, verb, namespace, name string,
 ) bool {

@@ -38,7 +38,8 @@ type plugin struct {
 	now    func() time.Time
 }
 
-// validate counts an event at all limits, also if one of them refuses it. Dry runs write nothing and are not counted.
+// validate counts an event at all limits, even if one of them refuses it. Dry runs write nothing and are not
+// counted.
 func (p *plugin) validate(_ context.Context, a *admission.Attributes) error {
 	if a.Operation != admission.Create && a.Operation != admission.Update || a.Options.DryRun ||
 		a.Requested.Kind.GroupKind() != event {
@@ -60,7 +61,7 @@ func (p *plugin) validate(_ context.Context, a *admission.Attributes) error {
 type limiter struct {
 	limit Limit
 	mu    sync.Mutex // guards buckets
-	// buckets are *rate.Limiter by bucketKey.
+	// buckets maps each bucketKey to its *rate.Limiter.
 	buckets *lru.Cache
 }
 

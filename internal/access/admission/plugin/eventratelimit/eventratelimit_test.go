@@ -120,8 +120,8 @@ func TestWhatIsNotCounted(t *testing.T) {
 	}
 }
 
-// TestBucketsAreBounded: of many keys only as many buckets are kept as the configuration says. A bucket that was
-// dropped is full again.
+// TestBucketsAreBounded checks that no more than cacheSize buckets are kept, and that a bucket that was dropped is
+// full again.
 func TestBucketsAreBounded(t *testing.T) {
 	l := newLimiter(Limit{Type: SourceAndObject, QPS: 1, Burst: 1, CacheSize: 3})
 	now := time.Unix(1000, 0)
@@ -139,7 +139,8 @@ func TestBucketsAreBounded(t *testing.T) {
 	}
 }
 
-// TestKeysAreNotConfused: parts of a key count by themselves, not only as one text.
+// TestKeysAreNotConfused checks that keys with different parts have different buckets even if the joined texts are
+// equal.
 func TestKeysAreNotConfused(t *testing.T) {
 	if hashOf([]string{"ab", "c"}) == hashOf([]string{"a", "bc"}) {
 		t.Error("two keys have one bucket")

@@ -43,7 +43,7 @@ func mutate(_ context.Context, a *admission.Attributes) error {
 	return nil
 }
 
-// tolerate adds a toleration. One that differs from it in its time alone is replaced.
+// tolerate adds a toleration. It replaces a toleration that differs only in its tolerationSeconds.
 func tolerate(spec *corev1.PodSpec, t corev1.Toleration) {
 	found := false
 	out := make([]corev1.Toleration, 0, len(spec.Tolerations)+1)

@@ -10,10 +10,11 @@ import (
 
 // Config is the configuration of the plug-in.
 type Config struct {
-	// KubeConfigFile names the webhook, and how the server signs in to it.
+	// KubeConfigFile is the path of a kubeconfig with the address of the webhook and the server's credentials for
+	// it.
 	KubeConfigFile string
-	// AllowTTL and DenyTTL are how long answers are cached, 5 minutes and 30 seconds if nothing is configured. 0 caches
-	// none.
+	// AllowTTL and DenyTTL are the times for which allowing and denying answers are cached; 0 means that they are
+	// not cached. DecodeConfig sets 5 minutes and 30 seconds if nothing is configured.
 	AllowTTL, DenyTTL time.Duration
 	// RetryBackoff is the delay before the first retry of a call; half a second by default.
 	RetryBackoff time.Duration
@@ -21,9 +22,9 @@ type Config struct {
 	DefaultAllow bool
 }
 
-// DecodeConfig decodes a configuration: the member imagePolicy with kubeConfigFile, defaultAllow, allowTTL and denyTTL
-// in seconds, and retryBackoff in milliseconds. A number that is 0 or missing stands for its default, -1 for none. nil is
-// an error, because there has to be a webhook.
+// DecodeConfig decodes a configuration: the member imagePolicy with kubeConfigFile, defaultAllow, allowTTL and
+// denyTTL in seconds, and retryBackoff in milliseconds. For a number, 0 or no value means the default, and -1
+// means a duration of zero. nil is an error, because there has to be a webhook.
 func DecodeConfig(raw []byte) (Config, error) {
 	if raw == nil {
 		return Config{}, errors.New("no config specified")
@@ -54,7 +55,8 @@ func DecodeConfig(raw []byte) (Config, error) {
 	return c, nil
 }
 
-// durationOf returns a number of units between two bounds as a duration.
+// durationOf returns n units as a duration. -1 means zero and 0 means byDefault; other numbers must lie between
+// the two bounds.
 func durationOf(n int64, unit, least, most, byDefault time.Duration) (time.Duration, error) {
 	switch {
 	case n == -1:

@@ -32,12 +32,13 @@ const (
 	auditPrefix = "imagepolicywebhook.image-policy.k8s.io/"
 	// failedOpen is the audit annotation of pods that are allowed because the webhook failed.
 	failedOpen = auditPrefix + "failed-open"
-	// reviewed is a part of the keys of the annotations of a pod that the webhook is sent.
+	// reviewed is a part of the keys of those annotations of a pod that are sent to the webhook.
 	reviewed = ".image-policy.k8s.io/"
 
 	// cacheSize is the largest number of cached answers.
 	cacheSize = 1024
-	// maxCachedBytes is the size of the largest answer that is cached, and maxAnswer of the largest that is read.
+	// maxCachedBytes is the largest size of a cached answer, and maxAnswer the largest size of an answer that is
+	// read.
 	maxCachedBytes, maxAnswer = 16 << 10, 1 << 20
 )
 
@@ -62,7 +63,7 @@ type plugin struct {
 	config  Config
 	client  *webhook.Client
 	backoff webhook.Backoff
-	// answers are ImageReviewStatuses by the hash of the spec that was asked about.
+	// answers has ImageReviewStatuses by the hash of the spec of their review.
 	answers *cache.LRUExpireCache
 	log     *slog.Logger
 }
@@ -97,7 +98,7 @@ func (p *plugin) validate(ctx context.Context, a *admission.Attributes) error {
 	return p.refuse(a, errors.New("one or more images rejected by webhook backend"))
 }
 
-// refuse returns the refusal of a pod. A webhook that itself answered Forbidden is quoted as it is.
+// refuse returns the refusal of a pod. If the webhook itself answered Forbidden, its error is returned unchanged.
 func (p *plugin) refuse(a *admission.Attributes, err error) error {
 	if kerrors.IsForbidden(err) {
 		return err

@@ -26,7 +26,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/webhook"
 )
 
-// hook is a webhook that gives its answers in turn, the last one again and again, and records what it is asked.
+// hook is a webhook that gives its answers one after the other, and repeats the last one. It records the requests.
 type hook struct {
 	*httptest.Server
 	mu      sync.Mutex
@@ -59,7 +59,7 @@ func newHook(t *testing.T, answers ...answer) *hook {
 	return h
 }
 
-// calls returns the number of calls, and what the last one asked.
+// calls returns the number of calls, and the last request.
 func (h *hook) calls() (int, string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -277,7 +277,7 @@ func TestConfig(t *testing.T) {
 	}
 }
 
-// TestHangingWebhook: a pod waits for the webhook no longer than its own request lasts, and is refused then.
+// TestHangingWebhook checks that a pod is refused at the end of its own request if the webhook does not answer.
 func TestHangingWebhook(t *testing.T) {
 	h := newHook(t, answer{200, allow})
 	asked, end := make(chan struct{}), make(chan struct{})

@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// bound is one bound of a LimitRange for one resource, with what an object requests.
+// bound is one bound of a LimitRange for one resource, with the request and the limit of an object for this
+// resource.
 type bound struct {
 	resource corev1.ResourceName
 	// of is Container, Pod or PersistentVolumeClaim.
@@ -19,7 +20,7 @@ type bound struct {
 	request, limit *resource.Quantity
 }
 
-// faults returns the errors of requests and limits outside of an item of a LimitRange.
+// faults returns an error for each request or limit that violates a bound in an item of a LimitRange.
 func faults(item *corev1.LimitRangeItem, requests, limits corev1.ResourceList) []error {
 	return slices.Concat(
 		each(item, item.Min, requests, limits, minFault),
@@ -28,7 +29,8 @@ func faults(item *corev1.LimitRangeItem, requests, limits corev1.ResourceList) [
 	)
 }
 
-// each returns the errors of one sort of bound, in the order of the names of resources.
+// each calls fault for each of bounds, such as all minimums, and returns the errors in the order of the resource
+// names.
 func each(
 	item *corev1.LimitRangeItem, bounds, requests, limits corev1.ResourceList, fault func(*bound) error,
 ) []error {
@@ -79,7 +81,7 @@ func maxFault(b *bound) error {
 	return nil
 }
 
-// maxRequestFault is like maxFault for objects whose limits do not count.
+// maxRequestFault is like maxFault for PersistentVolumeClaims, whose limits do not count.
 func maxRequestFault(b *bound) error {
 	request, _, most := b.comparable()
 	switch {

@@ -90,7 +90,7 @@ func setDefaults(pod *corev1.Pod, r *corev1.LimitRange) {
 	pod.Annotations[annotation] = "LimitRanger plugin set: " + strings.Join(done, "; ")
 }
 
-// podContainers yields the containers that can have resources, with what messages call them.
+// podContainers yields the two lists of containers that can have resources, each with the name that messages use.
 func podContainers(pod *corev1.Pod) func(yield func(string, []corev1.Container) bool) {
 	return func(yield func(string, []corev1.Container) bool) {
 		if yield("container", pod.Spec.Containers) {
@@ -99,8 +99,8 @@ func podContainers(pod *corev1.Pod) func(yield func(string, []corev1.Container) 
 	}
 }
 
-// setMissing copies the missing values to list, and with replace also the others. It returns the names that it has set,
-// in order.
+// setMissing copies the values that list does not have yet; if replace is true, it also overwrites existing ones.
+// It returns the names of the values that it has set, in order.
 func setMissing(list *corev1.ResourceList, values corev1.ResourceList, replace bool) []string {
 	var set []string
 	for name, q := range values {
@@ -177,7 +177,7 @@ func podResources(
 	return total
 }
 
-// claimFaults returns which limits a claim is outside of. Only its requests count.
+// claimFaults returns an error for each bound that a claim violates. Only the requests of claims have bounds.
 func claimFaults(r *corev1.LimitRange, claim *corev1.PersistentVolumeClaim) []error {
 	var errs []error
 	for i := range r.Spec.Limits {

@@ -215,7 +215,7 @@ func TestBoundsOfClaims(t *testing.T) {
 	}
 }
 
-// TestUpdatesOfPods: of the updates of a pod only those through resize can change resources.
+// TestUpdatesOfPods checks that an update of a pod is only compared with limits if it uses the subresource resize.
 func TestUpdatesOfPods(t *testing.T) {
 	p := Plugin(in(limitRange("r", corev1.LimitRangeItem{
 		Type: corev1.LimitTypeContainer, Max: list("cpu=1"), Default: list("memory=1Gi"),

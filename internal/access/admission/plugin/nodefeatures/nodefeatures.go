@@ -38,7 +38,7 @@ func resizesPod(spec, old *corev1.PodSpec) bool {
 	return !equality.Semantic.DeepEqual(spec.Resources, old.Resources)
 }
 
-// resizesInitContainer reports whether the resources of an init container change that is not a sidecar.
+// resizesInitContainer reports whether the resources of an init container change. Sidecars do not count.
 func resizesInitContainer(spec, old *corev1.PodSpec) bool {
 	for i := range min(len(spec.InitContainers), len(old.InitContainers)) {
 		had := &old.InitContainers[i]

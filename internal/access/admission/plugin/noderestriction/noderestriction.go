@@ -108,7 +108,7 @@ func (p *plugin) check(ctx context.Context, a *admission.Attributes) error {
 	return nil
 }
 
-// checkCSIStatus lets a kubelet write the status of its CSINode, but not its spec with it.
+// checkCSIStatus lets a kubelet write the status of its CSINode. The same write must not change the spec.
 func (p *plugin) checkCSIStatus(w *write) error {
 	if !p.volumeHealth {
 		return w.Forbiddenf("CSIVolumeHealth feature gate is disabled")
@@ -122,8 +122,9 @@ func (p *plugin) checkCSIStatus(w *write) error {
 	return nil
 }
 
-// permits reports whether the user of a write has a permission of kubelets for a service account. resource is what the
-// permission is for. The error of the authorizer only counts if the permission is missing.
+// permits reports whether the user of a write may use verb on resource with the name of a service account.
+// resource is not a resource of the API here: it is an audience or a signer. The error only matters if the result
+// is false.
 func (p *plugin) permits(ctx context.Context, w *write, verb, resource, account string) (bool, error) {
 	decision, _, err := authz.Further(ctx, p.authorizer, authz.Attributes{User: w.User, Info: &request.Info{
 		Verb: verb, Group: w.Requested.Resource.Group, Version: w.Requested.Resource.Version, Resource: resource,
@@ -132,8 +133,8 @@ func (p *plugin) permits(ctx context.Context, w *write, verb, resource, account 
 	return decision == authz.Allow, err
 }
 
-// objectName returns the name of the object that is created, else the name in the request, or of the object that is
-// deleted with its collection.
+// objectName returns the name of the object of a write. It comes from the new object in a create, from the old
+// object in the deletion of a collection, and else from the request.
 func objectName(a *admission.Attributes) string {
 	switch {
 	case a.Operation == admission.Create:
@@ -144,7 +145,8 @@ func objectName(a *admission.Attributes) string {
 	return a.Name
 }
 
-// lookup returns an object, or the error for the client. what is kube-apiserver's name for the resource in the error.
+// lookup returns an object, or the error for the client. The argument what is the name of the resource in the
+// error.
 func (p *plugin) lookup(
 	ctx context.Context, w *write, r schema.GroupResource, namespace, name, what string,
 ) (registry.Object, error) {
@@ -165,7 +167,8 @@ func checkLease(w *write) error {
 	return nil
 }
 
-// checkSlice checks creates only: the node authorizer refuses updates of slices of other nodes.
+// checkSlice checks creates and deletions. Updates of the slices of other nodes are refused by the node
+// authorizer.
 func checkSlice(w *write) error {
 	obj, verb := w.Object, "create"
 	switch w.Operation {
@@ -227,7 +230,7 @@ func checkClaim(w *write) error {
 		w.node, changes)
 }
 
-// changesOf returns the merge patch that makes obj of old.
+// changesOf returns the merge patch that changes old into obj.
 func changesOf(old, obj registry.Object) ([]byte, error) {
 	before, err := json.Marshal(old)
 	if err != nil {
@@ -240,7 +243,8 @@ func changesOf(old, obj registry.Object) ([]byte, error) {
 	return jsonpatch.CreateMergePatch(before, after)
 }
 
-// ownedBy checks the owner references of a mirror pod: there is one, to its node, which controls the pod.
+// ownedBy checks the owner references of a mirror pod. It must have exactly one, which names its node as the
+// controller.
 func (p *plugin) ownedBy(ctx context.Context, w *write, pod *corev1.Pod) error {
 	if len(pod.OwnerReferences) > 1 {
 		return w.Forbiddenf("node %q can only create pods with a single owner reference set to itself", w.node)

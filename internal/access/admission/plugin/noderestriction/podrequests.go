@@ -18,10 +18,10 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// checkPodRequest lets a kubelet create PodCertificateRequests for pods on its node that are not mirror pods. The node,
-// the pod and its service account must match the current ones, and a volume of the pod has to be a certificate of the signer, if
-// the node has no permission to request others. As in kube-apiserver, a fault that may disappear when
-// the kubelet tries again is a 500; any other is Forbidden.
+// checkPodRequest lets a kubelet create PodCertificateRequests for pods on its node that are not mirror pods. The
+// node, the pod and its service account must match the current ones. A volume of the pod has to be a certificate
+// of the signer, unless the node has the permission to request other certificates. As in kube-apiserver, a fault
+// that may disappear when the kubelet tries again is a 500; any other is Forbidden.
 func (p *plugin) checkPodRequest(ctx context.Context, w *write) error {
 	if w.Operation != admission.Create {
 		return w.Forbiddenf("unexpected operation %v", w.Operation)
@@ -98,7 +98,7 @@ type namedObject struct {
 	what            string // kube-apiserver's name of the kind in messages
 	namespace, name string
 	uid             types.UID // as the request has it
-	differs         string    // the format of the error for another UID: of the pod, and of the two UIDs
+	differs         string    // the format of the error if the UID differs, with the pod and both UIDs
 }
 
 // named returns an object that the PodCertificateRequest of a pod names.
@@ -119,7 +119,7 @@ func (p *plugin) named(ctx context.Context, w *write, pod string, n namedObject)
 	return obj, nil
 }
 
-// passing returns an error that may be gone when the request is repeated.
+// passing returns an error with code 500, for a fault that may be gone when the request is repeated.
 func passing(format string, args ...any) error {
 	return apierr.New(http.StatusInternalServerError, "", fmt.Sprintf(format, args...))
 }

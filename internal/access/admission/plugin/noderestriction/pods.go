@@ -59,8 +59,9 @@ func (p *plugin) checkMirror(ctx context.Context, w *write, pod *corev1.Pod) err
 	return nil
 }
 
-// reference returns a kind of objects that the pod refers to, "" if it refers to none. A kubelet may read what its pods
-// refer to, so a mirror pod, which a kubelet makes, must not refer to anything.
+// reference returns the name of a resource that the pod refers to, such as secrets; "" if it refers to none. A
+// kubelet may read the objects that its pods refer to. So a mirror pod, which a kubelet makes, must not refer to
+// any.
 func reference(pod *corev1.Pod) (string, error) {
 	switch {
 	case pod.Spec.ServiceAccountName != "":

@@ -17,7 +17,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// find returns an object. If there is none, the error is NotFound for the resource named what.
+// find returns an object. If there is none, the error is NotFound, with the argument what as the name of the
+// resource.
 func (p *plugin) find(
 	ctx context.Context, r schema.GroupResource, namespace, name, what string,
 ) (registry.Object, error) {
@@ -28,7 +29,7 @@ func (p *plugin) find(
 	return obj, err
 }
 
-// checkToken lets a kubelet request tokens that are bound to a pod on its node, of an audience that the pod uses.
+// checkToken lets a kubelet request tokens that are bound to a pod on its node. checkAudience checks the audience.
 func (p *plugin) checkToken(ctx context.Context, w *write) error {
 	if w.Operation != admission.Create || w.Subresource != "token" {
 		return nil
@@ -59,7 +60,8 @@ func (p *plugin) checkToken(ctx context.Context, w *write) error {
 	return nil
 }
 
-// checkAudience checks whether the pod uses tokens of the audience. If not, the node may have the permission for it.
+// checkAudience checks whether the pod uses tokens of the audience. If it does not, the node needs a permission
+// for them.
 func (p *plugin) checkAudience(ctx context.Context, w *write, audiences []string, pod *corev1.Pod) error {
 	audience := ""
 	switch len(audiences) {
@@ -85,8 +87,8 @@ func (p *plugin) checkAudience(ctx context.Context, w *write, audiences []string
 	return fmt.Errorf("%s is not authorized to request tokens for audience %q", w.User.Name, audience)
 }
 
-// usesAudience reports whether a volume of the pod is a token of the audience, or belongs to a CSI driver that gets
-// such tokens. Errors only count if no volume does.
+// usesAudience reports whether a volume of the pod is a token of the audience, or belongs to a CSI driver that
+// gets such tokens. It returns errors only if it finds no such volume.
 func (p *plugin) usesAudience(ctx context.Context, pod *corev1.Pod, audience string) (bool, error) {
 	var errs []error
 	for i := range pod.Spec.Volumes {

@@ -40,7 +40,7 @@ type plugin struct {
 	resources  Resources
 }
 
-// validate ignores the status of pods, which cannot change the owners.
+// validate ignores writes of the status of pods, because these cannot change the owners.
 func (p plugin) validate(ctx context.Context, a *admission.Attributes) error {
 	if a.Object == nil || a.Operation != admission.Create && a.Operation != admission.Update || a.User == nil ||
 		a.Resource == pods && a.Subresource == "status" {
@@ -101,7 +101,7 @@ func (p plugin) checkBlocking(ctx context.Context, a *admission.Attributes, refs
 	if len(refs) == 0 {
 		return nil
 	}
-	// A user with the permission for everything needs no check of single kinds.
+	// A user who may change the finalizers of everything needs no check of single kinds.
 	everything := schema.GroupVersionResource{Group: "*", Version: "*", Resource: "*"}
 	if d, _, _ := authz.Further(ctx, p.authorizer, finalizers(a.User, everything, "", "*")); d == authz.Allow {
 		return nil

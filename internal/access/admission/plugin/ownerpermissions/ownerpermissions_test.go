@@ -55,7 +55,7 @@ func dependent(refs ...metav1.OwnerReference) *corev1.Pod {
 	return p
 }
 
-// TestOwnersNeedPermissions has one case for each combination of what changes and what the user may do.
+// TestOwnersNeedPermissions has one case for each combination of a change and the permissions of the user.
 func TestOwnersNeedPermissions(t *testing.T) {
 	yes, no := true, false
 	const (

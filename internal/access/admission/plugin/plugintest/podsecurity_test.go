@@ -65,7 +65,7 @@ plugins:
 	s.As("ann", "system:masters").Create(path, apitest.HostPod)
 }
 
-// TestGeneratedNamesAreInRefusals: validating plug-ins know the name that was generated, as in kube-apiserver.
+// TestGeneratedNamesAreInRefusals checks that validating plug-ins know the generated name, as in kube-apiserver.
 func TestGeneratedNamesAreInRefusals(t *testing.T) {
 	s := servertest.Start(t, servertest.Default("serviceaccount-controller"))
 	s.Create("/api/v1/namespaces",

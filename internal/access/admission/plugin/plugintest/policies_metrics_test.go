@@ -10,7 +10,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
-// TestPolicyConditionMetrics has the metrics of the match conditions of policies, as kube-apiserver 1.36 has them.
+// TestPolicyConditionMetrics compares the metrics of the match conditions of policies with those of kube-apiserver
+// 1.36.
 func TestPolicyConditionMetrics(t *testing.T) {
 	s := servertest.Start(t, servertest.Default())
 	for name, condition := range map[string]string{"true": "true", "false": "false", "wrong": "object.nothing == 1"} {

@@ -12,7 +12,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
-// TestMutatingPoliciesChangeTheNextWrite creates and removes bindings; each write in between has to be changed by them.
+// TestMutatingPoliciesChangeTheNextWrite creates and removes bindings. Each change has to take effect with the
+// next write.
 func TestMutatingPoliciesChangeTheNextWrite(t *testing.T) {
 	s := servertest.Start(t, servertest.Default())
 	dry, created := configMapsPath+"?dryRun=All", http.StatusCreated
@@ -42,7 +43,7 @@ func TestMutationsOfPolicies(t *testing.T) {
 		want                  string
 	}{
 		{"configmaps", apply("Object{metadata: Object.metadata{labels: {'m': 'x'}}}"), "", created, `"labels":{"m":"x","n":"1"}`},
-		// The user owns what the user has set, and nobody what the policy has set.
+		// The user owns the fields that the user has set. Nobody owns those that the policy has set.
 		{"configmaps", apply("Object{data: {'k': 'v'}}"), "", created, `"f:data":{".":{},"f:x":{}},"f:metadata"`},
 		{"configmaps", apply("Object{data: {'k': 'v'}}") + "," + patch("[JSONPatch{op: 'move', from: '/data/k', path: '/data/l'}]"),
 			"", created, `"data":{"l":"v","x":"y"}`},
@@ -149,8 +150,8 @@ func TestMutatingPolicyParameters(t *testing.T) {
 		"may not mutate atomic arrays, maps or structs: .atomic"}})
 }
 
-// TestMutatingPoliciesOfSubresources changes the bodies of a subresource. Those of another API group than the resource have
-// no schema, as in kube-apiserver.
+// TestMutatingPoliciesOfSubresources changes the bodies of a subresource. A body has no schema if its API group is
+// not that of the resource, as in kube-apiserver.
 func TestMutatingPoliciesOfSubresources(t *testing.T) {
 	s := servertest.Start(t, servertest.Default())
 	s.Run([]apitest.Step{{"POST", deploymentsPath, `{"metadata":{"name":"d"},"spec":{"selector":{` +
@@ -172,7 +173,8 @@ func TestMutatingPoliciesOfSubresources(t *testing.T) {
 	}
 }
 
-// TestPoliciesDoNotConcernPolicies creates a policy that refuses everything, and removes it.
+// TestPoliciesDoNotConcernPolicies creates a policy that refuses everything. The policy itself can still be
+// removed.
 func TestPoliciesDoNotConcernPolicies(t *testing.T) {
 	s := servertest.Start(t, servertest.Default())
 	s.Run(createMutating("p", "*", "*", patch("[JSONPatch{op: 'remove', path: '/none'}]"), ""))
@@ -217,7 +219,7 @@ func TestMutatingPolicyCosts(t *testing.T) {
 		return
 	}
 	var variables, all []string
-	for i := range 14 { // each costs less than one evaluation may
+	for i := range 14 { // each costs less than the limit of one evaluation
 		variables = append(variables, fmt.Sprintf(`{"name":"v%d","expression":"%s"}`, i, square))
 		all = append(all, fmt.Sprintf("variables.v%d", i))
 	}

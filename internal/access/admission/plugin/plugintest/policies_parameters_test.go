@@ -9,8 +9,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
-// TestPoliciesShowNoParametersThatTheirAuthorsMayNotRead creates policies and bindings as a user who may write them, but may
-// read ConfigMaps alone. A policy could show the content of its parameters in messages and mutations.
+// TestPoliciesShowNoParametersThatTheirAuthorsMayNotRead creates policies and bindings as a user who may write
+// these, but may read only ConfigMaps. A policy could show the content of its parameters in messages and
+// mutations.
 func TestPoliciesShowNoParametersThatTheirAuthorsMayNotRead(t *testing.T) {
 	s := servertest.Start(t, servertest.Default())
 	s.Run([]apitest.Step{

@@ -38,7 +38,8 @@ func bindingBody(name, actions, more string) string {
 		more + `}}`
 }
 
-// TestAcknowledgedPoliciesJudgeTheNextWrite creates and removes bindings; each write in between has to be judged by them.
+// TestAcknowledgedPoliciesJudgeTheNextWrite creates and removes bindings. Each change has to take effect with the
+// next write.
 func TestAcknowledgedPoliciesJudgeTheNextWrite(t *testing.T) {
 	s := servertest.Start(t, servertest.Default())
 	created, refused := http.StatusCreated, http.StatusUnprocessableEntity
@@ -130,7 +131,7 @@ func TestPoliciesSeeTheVersionThatMatched(t *testing.T) {
 	})
 }
 
-// TestPolicyCosts checks that expressions are bounded, one by one and together.
+// TestPolicyCosts checks that the cost of expressions is bounded, for each one and for all together.
 func TestPolicyCosts(t *testing.T) {
 	s := servertest.Start(t, servertest.Default())
 	data := `{"metadata":{"name":"b"},"data":{` + strings.TrimSuffix(strings.Repeat(`"%k":"v",`, 400), ",") + `}}`

@@ -39,7 +39,7 @@ func newBudgetTest(t *testing.T, budget time.Duration) *budgetTest {
 			return apitest.Allow(r)
 		}
 		b.past.Add(int64(4 * time.Second))
-		kind := admissionv1.PatchType("none") // of which there is no patch: the response is not valid
+		kind := admissionv1.PatchType("none") // a type that does not exist, so that the response is not valid
 		return &admissionv1.AdmissionResponse{Allowed: true, PatchType: &kind}
 	})
 	return b
@@ -56,7 +56,8 @@ func (b *budgetTest) write(status int) (asked bool, warning string) {
 	return len(b.Requests("/dead")) > 0, a.Header.Get("Warning")
 }
 
-// wants writes, and checks whether the webhook was called; a write without it must be warned about.
+// wants does one write for each of called, and checks whether the webhook was called. A write that skips it must
+// have a warning.
 func (b *budgetTest) wants(called ...bool) {
 	b.Helper()
 	const skipped = `299 - "admission webhook \"dead.example.com\" was skipped, because its calls keep failing"`
@@ -68,8 +69,8 @@ func (b *budgetTest) wants(called ...bool) {
 	}
 }
 
-// TestWebhookBudget: a webhook that keeps failing is skipped, tried again, and forgotten with its
-// configuration.
+// TestWebhookBudget checks that a webhook that keeps failing is skipped, that it is tried again, and that it is
+// called again after its configuration has changed.
 func TestWebhookBudget(t *testing.T) {
 	for kind, label := range map[string]string{
 		"ValidatingWebhookConfiguration": "validating", "MutatingWebhookConfiguration": "admit",
@@ -99,7 +100,8 @@ func TestWebhookBudget(t *testing.T) {
 	}
 }
 
-// TestWebhookBudgetIsForIgnore: a webhook whose failure refuses the write is never skipped, nor is any without a budget.
+// TestWebhookBudgetIsForIgnore checks that a webhook whose failure refuses the write is never skipped, and that
+// none is skipped without a budget.
 func TestWebhookBudgetIsForIgnore(t *testing.T) {
 	for _, test := range []struct {
 		budget time.Duration

@@ -110,7 +110,8 @@ func countedCall(s *servertest.Server, h *apitest.Webhooks, name, kind, path, fi
 	return strings.Join(lines, "\n")
 }
 
-// TestWebhookResponses has responses that are no reviews. The messages are those of kube-apiserver 1.36.
+// TestWebhookResponses checks responses that are not AdmissionReviews. The messages are those of kube-apiserver
+// 1.36.
 func TestWebhookResponses(t *testing.T) {
 	s := servertest.Start(t, servertest.Default())
 	var response atomic.Pointer[string]

@@ -10,8 +10,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
-// TestWebhooksSeeOptionsOfWrites checks which options webhooks and policies see: a PATCH has those of what it does, no manager that the client has not
-// named, and a deletion what the kind makes of its options.
+// TestWebhooksSeeOptionsOfWrites checks the options that webhooks and policies see. A PATCH has CreateOptions or
+// UpdateOptions; a field manager is only shown if the client has named it; a deletion has the options that the
+// kind has completed, such as the grace period of a pod.
 func TestWebhooksSeeOptionsOfWrites(t *testing.T) {
 	s, h := servertest.Start(t, servertest.Default()), apitest.NewWebhooks(t)
 	h.On("/", apitest.Allow)
@@ -25,7 +26,7 @@ func TestWebhooksSeeOptionsOfWrites(t *testing.T) {
 		pod        = `{"metadata":{"name":"p"},"spec":{"containers":[{"name":"c","image":"i"}]}}`
 	)
 	s.Send("POST", "/api/v1/namespaces/default/serviceaccounts", `{"metadata":{"name":"default"}}`) // the server may have made it already
-	// A pod on a node has a grace period of 30 seconds; one without a node goes at once.
+	// A pod on a node has a grace period of 30 seconds; a pod without a node is deleted at once.
 	bind := apitest.Step{"POST", pods + "/p/binding", `{"metadata":{"name":"p"},"target":{"kind":"Node","name":"n"}}`, http.StatusCreated, ""}
 	for _, c := range []struct {
 		method, path, contentType, body string

@@ -11,8 +11,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 )
 
-// TestReviewsAreExcludedFromWebhooks has webhooks for everything, which refuse all. They are not called for reviews of users and access,
-// unless the gate is off.
+// TestReviewsAreExcludedFromWebhooks has webhooks that refuse every write. They are not called for reviews of
+// users and of access, unless the gate is off.
 func TestReviewsAreExcludedFromWebhooks(t *testing.T) {
 	const can = `"resourceAttributes":{"namespace":"default","verb":"get","resource":"pods"}`
 	reviews := []apitest.Step{

@@ -37,8 +37,9 @@ func seeing(t *testing.T, fields string) (*servertest.Server, *apitest.Webhooks)
 	return s, h
 }
 
-// TestWebhooksSeeObjectsOfWrites checks what a mutating webhook sees of an object where the request does not say it: a namespace, the version in
-// which a deleted object is shown, who owns what in bodies of subresources.
+// TestWebhooksSeeObjectsOfWrites checks those parts of an object that a mutating webhook sees although they are
+// not in the request: the namespace, the version of a deleted object, and the managedFields in bodies of
+// subresources.
 func TestWebhooksSeeObjectsOfWrites(t *testing.T) {
 	s, h := seeing(t, "")
 	const pods = "/api/v1/namespaces/default/pods"
@@ -79,8 +80,9 @@ func TestWebhooksSeeObjectsOfWrites(t *testing.T) {
 	}
 }
 
-// TestWrongUIDBeforeAdmission checks that an object with the UID of another one is refused before a webhook is called, also by a PUT that
-// would create it; and that a UID which a webhook sets is a matter of validation.
+// TestWrongUIDBeforeAdmission checks that an object with a UID that is not the stored one is refused before a
+// webhook is called, also in a PUT that would create the object. A UID that a webhook changes is checked by the
+// validation instead.
 func TestWrongUIDBeforeAdmission(t *testing.T) {
 	s, h := seeing(t, "")
 	const leases = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
@@ -110,7 +112,8 @@ func TestWrongUIDBeforeAdmission(t *testing.T) {
 	}
 }
 
-// TestRenamedByWebhook checks that a webhook cannot lead an apply that creates an object to another object.
+// TestRenamedByWebhook checks that a webhook that changes the name in an apply cannot make it write to another
+// object.
 func TestRenamedByWebhook(t *testing.T) {
 	s, h := seeing(t, "")
 	s.Create(apitest.ConfigMapsPath, apitest.ConfigMap("other"))
@@ -124,8 +127,8 @@ func TestRenamedByWebhook(t *testing.T) {
 	}
 }
 
-// TestOddPatchesOfWebhooks checks patches that are none: they fail as a call does, so that the failure policy decides; without operations the type of
-// a patch does not matter.
+// TestOddPatchesOfWebhooks checks invalid patches. They count as a failed call, so that the failure policy
+// decides. The type of a patch without operations does not matter.
 func TestOddPatchesOfWebhooks(t *testing.T) {
 	foo, jsonPatch := admissionv1.PatchType("Foo"), admissionv1.PatchTypeJSONPatch
 	for _, c := range []struct {
@@ -152,7 +155,8 @@ func TestOddPatchesOfWebhooks(t *testing.T) {
 	}
 }
 
-// TestWebhooksSeeOptionsOfDeletions checks the options of deletions in which nothing is made of those of the client.
+// TestWebhooksSeeOptionsOfDeletions deletes a pod that is being deleted already. The options then have no grace
+// period that the server has added.
 func TestWebhooksSeeOptionsOfDeletions(t *testing.T) {
 	s, h := seeing(t, "")
 	const pods = "/api/v1/namespaces/default/pods"
@@ -171,7 +175,8 @@ func TestWebhooksSeeOptionsOfDeletions(t *testing.T) {
 	}
 }
 
-// TestOddMetadataOfWebhooks checks what happens to metadata of a wrong type, or that no client can set, in the patch of a webhook.
+// TestOddMetadataOfWebhooks has patches of a webhook that set metadata of a wrong type, or metadata that no client
+// can set.
 func TestOddMetadataOfWebhooks(t *testing.T) {
 	s, h := seeing(t, "")
 	const deployments = "/apis/apps/v1/namespaces/default/deployments"

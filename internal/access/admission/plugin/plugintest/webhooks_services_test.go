@@ -33,8 +33,8 @@ func ownAddress(t *testing.T) string {
 	return ""
 }
 
-// serviceHook starts a webhook at an address that allows every write and has a certificate for one name. It returns its
-// port and its certificate as PEM in base64.
+// serviceHook starts a webhook at an address. The webhook allows every write, and its certificate is for one name.
+// It returns the port, and the certificate as PEM in base64.
 func serviceHook(t *testing.T, address, name string) (port, bundle string) {
 	t.Helper()
 	pair, bundle := apitest.SelfSigned(t, name)
@@ -121,8 +121,8 @@ func makeServices(s *servertest.Server, address, port string) {
 	}
 }
 
-// callService makes a Service a webhook for ConfigMaps, creates one, and removes the webhook. It returns the answer to
-// the creation.
+// callService configures a Service as a webhook for ConfigMaps, creates a ConfigMap, and removes the webhook. It
+// returns the answer to the creation.
 func callService(s *servertest.Server, service string, port int, bundle string) apitest.Answer {
 	const configurations = apitest.AdmissionPath + "validatingwebhookconfigurations"
 	s.Create(configurations, fmt.Sprintf(`{"apiVersion":"admissionregistration.k8s.io/v1",
@@ -136,7 +136,8 @@ func callService(s *servertest.Server, service string, port int, bundle string) 
 	return got
 }
 
-// TestConversionWebhooksAsServices: conversion webhooks are found as admission webhooks are.
+// TestConversionWebhooksAsServices checks that conversion webhooks are found in the same way as admission
+// webhooks.
 func TestConversionWebhooksAsServices(t *testing.T) {
 	config := servertest.Default()
 	config.Network.Aggregation.ByEndpoints = true

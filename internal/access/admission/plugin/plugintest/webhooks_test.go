@@ -62,8 +62,8 @@ func TestWebhooks(t *testing.T) {
 	}
 }
 
-// TestWebhookFailures: a webhook that cannot be reached, or gives a wrong response, refuses the write unless its policy is
-// to ignore that.
+// TestWebhookFailures checks that a webhook that cannot be reached, or gives a wrong response, refuses the write
+// unless its failurePolicy is Ignore.
 func TestWebhookFailures(t *testing.T) {
 	s, h := servertest.Start(t, servertest.Default()), apitest.NewWebhooks(t)
 	h.On("/odd", apitest.PatchWith(`[{"op":"remove","path":"/data/none"}]`))
@@ -99,8 +99,8 @@ func TestWebhookFailures(t *testing.T) {
 	}
 }
 
-// TestWebhooksAreCalledAgain: a webhook that asks for it is called again after another one has changed the object, and
-// once only. For a dry run a webhook with side effects is not called.
+// TestWebhooksAreCalledAgain checks that a webhook with reinvocationPolicy IfNeeded is called once more after
+// another one has changed the object, and that a webhook with side effects is not called for a dry run.
 func TestWebhooksAreCalledAgain(t *testing.T) {
 	s, h := servertest.Start(t, servertest.Default()), apitest.NewWebhooks(t)
 	h.On("/first", apitest.PatchWith(`[{"op":"add","path":"/data/first","value":"1"}]`))
@@ -131,8 +131,8 @@ func TestWebhooksAreCalledAgain(t *testing.T) {
 	}
 }
 
-// TestWebhookBesideAHangingOne: of ten webhooks one hangs. While its call is open, writes that it does not concern go
-// on and are judged by the other nine.
+// TestWebhookBesideAHangingOne has ten webhooks, one of which hangs. During its call, writes that do not match
+// this webhook go on, and the other nine decide about them.
 func TestWebhookBesideAHangingOne(t *testing.T) {
 	s, h := servertest.Start(t, servertest.Default()), apitest.NewWebhooks(t)
 	hang, entered := make(chan bool), make(chan bool, 1)

@@ -39,8 +39,8 @@ type Config struct {
 	Allowed map[string]labels.Set
 }
 
-// DecodeConfig decodes a configuration: the member podNodeSelectorPluginConfig with node selectors, by
-// clusterDefaultNodeSelector or the name of a namespace. nil is an empty configuration.
+// DecodeConfig decodes a configuration. Its member podNodeSelectorPluginConfig maps clusterDefaultNodeSelector, or
+// the name of a namespace, to a node selector. nil is an empty configuration.
 func DecodeConfig(raw []byte) (Config, error) {
 	var file struct {
 		Selectors map[string]string `json:"podNodeSelectorPluginConfig"`

@@ -49,7 +49,8 @@ type document struct {
 	Exemptions Exemptions `json:"exemptions"`
 }
 
-// DecodeConfig decodes a PodSecurityConfiguration in JSON or YAML and sets its defaults. nil has the defaults alone.
+// DecodeConfig decodes a PodSecurityConfiguration in JSON or YAML and sets its defaults. For nil it returns the
+// defaults.
 func DecodeConfig(raw []byte) (Config, error) {
 	d, err := parse(raw)
 	if err != nil {

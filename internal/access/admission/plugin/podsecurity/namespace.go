@@ -32,8 +32,8 @@ const (
 	maxTime = time.Second
 )
 
-// checkNamespace refuses labels that are not valid, unless they were so before, and warns of pods that violate a new
-// level.
+// checkNamespace refuses labels that are not valid, unless they were invalid before, and warns of pods that
+// violate a new level.
 func (p *plugin) checkNamespace(ctx context.Context, a *admission.Attributes) error {
 	namespace := a.Object.(*corev1.Namespace)
 	levels, errs := api.PolicyToEvaluate(namespace.Labels, p.config.Defaults)

@@ -42,7 +42,8 @@ type Objects interface {
 		yield func(decode func() (registry.Object, error)) bool) error
 }
 
-// Metrics counts what the plug-in does. version is "future" if it is newer than the server.
+// Metrics counts the work of the plug-in. An argument version is "future" if it is newer than the version of the
+// server.
 type Metrics interface {
 	// Evaluated counts the comparison of a pod with a level. Comparisons in the modes audit and warn are only
 	// counted if the pod violates the level.

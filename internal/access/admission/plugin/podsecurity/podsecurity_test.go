@@ -26,7 +26,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
-// counts records what is counted, one line for each.
+// counts records each call of Metrics as one line.
 type counts []string
 
 func (c *counts) Evaluated(decision, level, version, mode string, r Request) {
@@ -43,7 +43,7 @@ func (c *counts) Failed(fatal bool, r Request) {
 	*c = append(*c, fmt.Sprintf("failed fatal=%v %s %s/%s", fatal, r.Operation, r.Resource, r.Subresource))
 }
 
-// outcome is what a write led to.
+// outcome has the results of a write.
 type outcome struct {
 	err         error
 	warnings    []string

@@ -36,9 +36,9 @@ const (
 
 // Config is the configuration of the plug-in.
 type Config struct {
-	// Default are the tolerations that new pods get in namespaces without the annotation for them.
+	// Default are the tolerations that new pods get in namespaces without defaultAnnotation.
 	Default []corev1.Toleration
-	// Whitelist are the tolerations that pods may have in namespaces without the annotation for them. An empty list
+	// Whitelist are the tolerations that pods may have in namespaces without allowedAnnotation. An empty list
 	// allows all.
 	Whitelist []corev1.Toleration
 }

@@ -48,7 +48,7 @@ func TestTolerations(t *testing.T) {
 		namespace("own", `[{"key":"d","operator":"Exists"}]`, `[{"key":"d","operator":"Exists"},{"key":"a","operator":"Exists"}]`),
 		namespace("bad", "[", "unset"), namespace("badlist", "", "x"),
 	}}
-	// The list has room for more: nothing may be appended to it in place.
+	// The list has spare capacity, so that a plug-in that appends to it in place would change it.
 	config := Config{Default: append(make([]corev1.Toleration, 0, 4), exists("c")...), Whitelist: exists("c", "a", "node.kubernetes.io/memory-pressure")}
 	const memory = "node.kubernetes.io/memory-pressure NoSchedule"
 	for name, c := range map[string]struct {
@@ -111,7 +111,8 @@ func TestTolerations(t *testing.T) {
 	}
 }
 
-// TestStatusDecidesTheClass: a class in the status is taken as it is, as kube-apiserver does.
+// TestStatusDecidesTheClass checks that the QoS class in the status of a pod is used if it is set, as in
+// kube-apiserver.
 func TestStatusDecidesTheClass(t *testing.T) {
 	pod := &corev1.Pod{Status: corev1.PodStatus{QOSClass: corev1.PodQOSGuaranteed}}
 	a := admissiontest.Creation(pods, pod)

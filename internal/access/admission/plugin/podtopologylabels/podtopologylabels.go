@@ -25,7 +25,8 @@ func Plugin(in admission.Objects) admission.Plugin {
 
 type plugin struct{ objects admission.Objects }
 
-// mutate labels new pods that have a node, and the Bindings of others, from which the labels go to the pod.
+// mutate labels new pods that already have a node. For other pods it labels the Binding, from which the labels are
+// copied to the pod.
 func (p *plugin) mutate(ctx context.Context, a *admission.Attributes) error {
 	if a.Resource != pods || a.Operation != admission.Create {
 		return nil

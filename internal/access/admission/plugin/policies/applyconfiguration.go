@@ -92,8 +92,8 @@ func merge(
 	return tree, nil
 }
 
-// atomics returns where a configuration has lists and maps that are replaced as a whole. They are refused: a policy that sets
-// one member is hardly meant to remove the others.
+// atomics returns the paths in a configuration at which a list or map would be replaced as a whole. Such a
+// configuration is refused, because a policy that sets one member probably does not want to remove the others.
 func atomics(configuration *typed.TypedValue) []string {
 	s := atomicSearch{schema: configuration.Schema()}
 	s.visit("", configuration.TypeRef(), configuration.AsValue())
@@ -105,7 +105,7 @@ type atomicSearch struct {
 	found  []string
 }
 
-// visit searches a value of a type, whose path is given.
+// visit searches the value v of a type. path is where v is.
 func (s *atomicSearch) visit(path string, of schema.TypeRef, v value.Value) {
 	atom, ok := s.schema.Resolve(of)
 	if !ok {

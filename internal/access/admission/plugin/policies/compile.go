@@ -19,10 +19,10 @@ import (
 type policy struct {
 	name     string
 	criteria *match.Criteria
-	err      error // why there are no criteria; validation prevents that
+	err      error // the reason if criteria is nil; validation refuses such policies
 	// params is the kind of the parameters, nil if the policy has none.
 	params *schema.GroupVersionKind
-	ignore bool // errors admit the write
+	ignore bool // failurePolicy is Ignore
 	// validating or mutating is the declaration of the policy; the other one is nil.
 	validating *admissionregistrationv1.ValidatingAdmissionPolicySpec
 	mutating   *admissionregistrationv1.MutatingAdmissionPolicySpec
@@ -32,13 +32,13 @@ type policy struct {
 	compiled func() *expressions
 }
 
-// content is a hash of the declarations of a policy that its expressions depend on.
+// content is a hash of the fields of a policy that its expressions depend on.
 type content [sha256.Size]byte
 
 func contentOf(spec any) content {
 	text, err := json.Marshal(spec)
 	if err != nil {
-		panic(err) // texts are always encoded
+		panic(err) // cannot happen: texts can always be encoded
 	}
 	return sha256.Sum256(text)
 }
@@ -47,8 +47,8 @@ func contentOf(spec any) content {
 type expressions struct {
 	variables  *celvars.Variables
 	conditions celvars.Conditions
-	// validations and messages have an entry for each validation of the policy; that of messages is nil if the validation
-	// has no messageExpression.
+	// validations and messages have an entry for each validation of the policy. An entry of messages is nil if the
+	// validation has no messageExpression.
 	validations, messages []*celvars.Expression
 	// annotations has an entry for each audit annotation.
 	annotations []*celvars.Expression
@@ -78,7 +78,7 @@ func newMutatingPolicy(obj *admissionregistrationv1.MutatingAdmissionPolicy) *po
 	return p
 }
 
-// setUp sets what both kinds of policies have.
+// setUp sets the fields that both kinds of policies have.
 func (p *policy) setUp(
 	constraints *admissionregistrationv1.MatchResources, params *admissionregistrationv1.ParamKind,
 	failure *admissionregistrationv1.FailurePolicyType,
@@ -95,7 +95,8 @@ func (p *policy) setUp(
 	}
 }
 
-// compileVariables begins to compile a policy with its variables and match conditions.
+// compileVariables compiles the variables and match conditions of a policy. The caller then compiles its other
+// expressions.
 func (p *policy) compileVariables(
 	variables []admissionregistrationv1.Variable, conditions []admissionregistrationv1.MatchCondition,
 ) (*celvars.Compiler, *expressions) {

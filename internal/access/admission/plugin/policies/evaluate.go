@@ -16,7 +16,7 @@ import (
 
 // decision is the result of one validation.
 type decision struct {
-	// denied means that the write is refused, failed that the expression could not be evaluated.
+	// denied means that the write is refused. failed means that the expression could not be evaluated.
 	denied, failed bool
 	message        string
 	reason         metav1.StatusReason
@@ -25,7 +25,7 @@ type decision struct {
 
 // annotation is the result of one audit annotation.
 type annotation struct {
-	key, value string // no value: nothing is recorded
+	key, value string // an empty value is not recorded
 	denied     string // why the write is refused, "" if it is not
 	took       time.Duration
 }
@@ -36,12 +36,12 @@ type verdict struct {
 	annotations []annotation
 }
 
-// failure returns the verdict of a policy that could not be evaluated as a whole.
+// failure returns the verdict of a policy whose evaluation has failed as a whole, for example because of its cost.
 func (p *policy) failure(err error) verdict {
 	return verdict{decisions: []decision{{denied: !p.ignore, failed: true, message: err.Error()}}}
 }
 
-// matches reports whether all match conditions of a policy are true. They do not see the namespace.
+// matches reports whether all match conditions of a policy are true. namespaceObject is null in them.
 func (v *view) matches(ctx context.Context, p *policy, w *celvars.Write, in celvars.Inputs) (bool, error) {
 	conditions := p.compiled().conditions
 	if len(conditions) == 0 {
@@ -62,7 +62,7 @@ func (p *policy) evaluate(ctx context.Context, w *celvars.Write, in celvars.Inpu
 	if err != nil {
 		return p.failure(err)
 	}
-	unauthorized := in // messages and annotations cannot ask the authorizer
+	unauthorized := in // in messages and annotations the variable authorizer does not exist
 	unauthorized.Authorizer = nil
 	messages, messageErr := celvars.EvaluateAll(ctx, e.messages, w.Values(unauthorized), &budget)
 	out := verdict{decisions: make([]decision, len(results))}

@@ -40,14 +40,14 @@ func (i *invocation) key() invocationKey {
 
 // invocations is the state that the plug-in keeps for one write between the two passes.
 type invocations struct {
-	// made are the invocations that want to be repeated after a change by others. due are those for which there was such a
-	// change.
+	// made are the invocations whose policies ask to be invoked again after later changes (reinvocationPolicy
+	// IfNeeded). due are those of them after which the object has changed. The second pass repeats them.
 	made, due map[invocationKey]bool
-	// left is the object as the plug-in left it in the first pass. It is kept if made has entries.
+	// left is the object at the end of the first pass of the plug-in. It is set only if made has entries then.
 	left registry.Object
 }
 
-// changed makes all invocations due that want to be repeated.
+// changed moves all invocations from made to due. It is called after a change of the object.
 func (i *invocations) changed() {
 	for key := range i.made {
 		i.due[key] = true
@@ -78,7 +78,7 @@ type mutating struct {
 	reason  metav1.StatusReason // of the first refusal
 }
 
-// mutate changes the write by the policies. Which of them concern it is decided before the first change.
+// mutate applies the policies to the write. It decides which policies apply before it makes the first change.
 func (p *Plugins) mutate(ctx context.Context, a *admission.Attributes) error {
 	policies, err := p.mutating.current(ctx)
 	if err != nil || len(policies) == 0 || a.Operation == admission.Delete || exempt(a) {
@@ -155,7 +155,7 @@ func (m *mutating) refusal() error {
 	s := &err.ErrStatus
 	s.Message = m.refused[0]
 	if m.reason != "" {
-		s.Reason = m.reason // kube-apiserver leaves the code as it is
+		s.Reason = m.reason // kube-apiserver does not change the code
 	}
 	for _, message := range m.refused {
 		s.Details.Causes = append(s.Details.Causes, metav1.StatusCause{Message: message})
@@ -207,8 +207,8 @@ func (m *mutating) invokeAll(ctx context.Context) error {
 	return nil
 }
 
-// invoke applies the mutations of a policy, each to what the one before it has left. After one that fails the next ones
-// are applied all the same.
+// invoke applies the mutations of a policy in order, each to the result of the one before. If a mutation fails,
+// the next ones are still applied.
 func (m *mutating) invoke(ctx context.Context, one *invocation, e *expressions, in celvars.Inputs) error {
 	if m.a.Object == nil {
 		return nil

@@ -124,8 +124,8 @@ func TestMerge(t *testing.T) {
 	}
 }
 
-// TestPoliciesShareExpressions checks that policies with the same expressions are compiled once, and that nothing is kept
-// of policies that are gone.
+// TestPoliciesShareExpressions checks that policies with the same expressions are compiled once, and that the
+// expressions of removed policies are dropped.
 func TestPoliciesShareExpressions(t *testing.T) {
 	s := &source{kind: mutatingKind()}
 	s.resetPolicies()

@@ -14,8 +14,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/request"
 )
 
-// ParameterAccess returns a plug-in that lets users name only such parameters in policies and bindings as they may read:
-// the messages and mutations of a policy can show them. Like the checks of roles it cannot be switched off.
+// ParameterAccess returns a plug-in that refuses policies and bindings whose parameters the user may not read,
+// because messages and mutations of a policy can show the parameters. It cannot be switched off, like package
+// escalation.
 func (p *Plugins) ParameterAccess() admission.Plugin {
 	return admission.Plugin{Name: "PolicyParameterAccess", Validate: p.checkAccess}
 }
@@ -42,8 +43,8 @@ func (p *Plugins) checkAccess(ctx context.Context, a *admission.Attributes) erro
 
 func sameKind(a, b *admissionregistrationv1.ParamKind) bool { return a != nil && b != nil && *a == *b }
 
-// mayUseKind returns an error unless the user may read all objects of the kind of a policy's parameters. One that the
-// policy had before is not checked again.
+// mayUseKind returns an error unless the user may read all objects of the kind of a policy's parameters. same
+// means that the policy already had this kind, which is not checked again then.
 func (p *Plugins) mayUseKind(
 	ctx context.Context, a *admission.Attributes, kind *admissionregistrationv1.ParamKind, same bool,
 ) error {
@@ -101,7 +102,7 @@ func notReadable(
 		return fmt.Errorf("unable to resolve paramKind &{%s %s} "+all, kind.APIVersion, kind.Kind, u, question.Verb)
 	}
 	who, what := any(u), any(question.Verb)
-	if a.Resource.Resource == mutatingKind().bindings { // where kube-apiserver mixes them up
+	if a.Resource.Resource == mutatingKind().bindings { // for these, kube-apiserver swaps the two in the message
 		who, what = what, who
 	}
 	return fmt.Errorf(`user %v does not have "%v" permission on the object referenced by paramRef`, who, what)

@@ -35,8 +35,8 @@ func (p *Plugins) openParameters(ctx context.Context, kind *schema.GroupVersionK
 	return &parameters{kind, served}, done, nil
 }
 
-// of returns the parameters that a binding refers to; the policy is evaluated once with each. An entry that is nil is an
-// evaluation without parameters. namespace is the namespace of the write.
+// of returns the parameters that a binding refers to; the policy is evaluated once with each. A nil entry means
+// one evaluation without parameters. namespace is the namespace of the write.
 func (p *parameters) of(
 	ctx context.Context, ref *admissionregistrationv1.ParamRef, namespace string,
 ) ([]registry.Object, error) {
@@ -93,8 +93,8 @@ func (p *parameters) find(
 	return nil, errors.New("one of name or selector must be provided")
 }
 
-// view returns a view that has every parameter that this process has acknowledged. It reads from the store, because the
-// versions of a custom resource do not know each other's writes.
+// view returns a view that has every parameter that this process has acknowledged. For a custom resource it has
+// the current state of the store, because its versions do not know each other's writes.
 func (p *parameters) view(ctx context.Context) (*cache.View, error) {
 	if p.served.Kind.Unstructured() {
 		return p.served.Resource.Reader.Current(ctx)

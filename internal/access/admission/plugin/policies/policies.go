@@ -25,19 +25,20 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry/informer"
 )
 
-// Versions shows objects in the versions that policies ask for.
+// Versions converts objects to and from the versions that policies ask for.
 type Versions interface {
 	match.Resources
-	// Convert returns an object of a write in the version of names, nil for no object. It must not be changed.
+	// Convert returns an object of a write in the version of names; nil if obj is nil. The result must not be
+	// changed.
 	Convert(ctx context.Context, a *admission.Attributes, obj registry.Object, names admission.Names) (registry.Object, error)
 	// Document returns an object of a write as a JSON document in the version of names.
 	Document(ctx context.Context, a *admission.Attributes, obj registry.Object, names admission.Names) ([]byte, error)
 	// Types returns the merge schema of the objects of a write in the version of names.
 	Types(ctx context.Context, names admission.Names) (managedfields.TypeConverter, error)
-	// Replace replaces a.Object by what a JSON document in the version of names describes, with the defaults of that
-	// version. Unknown and duplicate fields are errors if strict is set.
+	// Replace replaces a.Object by the object in a JSON document in the version of names, with the defaults of
+	// that version. Unknown and duplicate fields are errors if strict is set.
 	Replace(ctx context.Context, a *admission.Attributes, document []byte, names admission.Names, strict bool) error
-	// ReplaceTree is Replace with a document that is decoded already, which may be kept and changed.
+	// ReplaceTree is like Replace, but gets a decoded document. It may keep and change the document.
 	ReplaceTree(ctx context.Context, a *admission.Attributes, document map[string]any, names admission.Names) error
 	// OpenKind returns the resource of a kind, nil if there is none. The caller calls done when it has finished.
 	OpenKind(ctx context.Context, kind schema.GroupVersionKind) (served *registry.Served, done func(), err error)

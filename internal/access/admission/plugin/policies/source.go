@@ -39,7 +39,7 @@ type source struct {
 	informers atomic.Pointer[[]*informer.Informer]
 }
 
-// bound is a policy with its bindings, these by name.
+// bound is a policy with its bindings, which are sorted by name.
 type bound struct {
 	policy   *policy
 	bindings []*binding
@@ -50,7 +50,7 @@ type binding struct {
 	name, policy string
 	// criteria are nil if the binding concerns all writes of its policy.
 	criteria *match.Criteria
-	err      error // why there are no criteria; validation prevents that
+	err      error // the reason if criteria could not be made; validation refuses such bindings
 	params   *admissionregistrationv1.ParamRef
 	// actions are the actions if a ValidatingAdmissionPolicy refuses a write.
 	actions []admissionregistrationv1.ValidationAction
@@ -152,7 +152,8 @@ func (s *source) setPolicy(c informer.Change) {
 	s.policies[c.Name] = p
 }
 
-// forget drops the expressions of policies that are gone. Some may stay: there are never more than policies.
+// forget drops the expressions that no policy has any more. It does so only if compiled has more entries than
+// there are policies, so some unused ones may stay.
 func (s *source) forget() {
 	if len(s.compiled) <= len(s.policies) {
 		return
@@ -196,7 +197,7 @@ func (s *source) publish() {
 	s.bound.Store(&all)
 }
 
-// current returns the policies and bindings as all acknowledged writes have left them.
+// current returns the policies and bindings, with all writes that were acknowledged before the call.
 func (s *source) current(ctx context.Context) ([]*bound, error) {
 	informers := s.informers.Load()
 	if informers == nil {

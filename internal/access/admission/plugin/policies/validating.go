@@ -28,7 +28,7 @@ type judgement struct {
 
 // refusal is why a write is refused.
 type refusal struct {
-	policy, binding string // no binding: the policy cannot be evaluated
+	policy, binding string // binding is empty if the policy itself cannot be used
 	message         string
 	reason          metav1.StatusReason
 }
@@ -210,7 +210,7 @@ type failedValidation struct {
 	ValidationActions []admissionregistrationv1.ValidationAction `json:"validationActions"`
 }
 
-// mostAuditedFailures is how many failures of validations the audit event of a write has.
+// mostAuditedFailures is the largest number of failed validations in the audit event of a write.
 const mostAuditedFailures = 50
 
 // annotateFailures records the failures of the validations of all policies in one annotation of the audit event.

@@ -16,11 +16,11 @@ type view struct {
 	*Plugins
 	a          *admission.Attributes
 	authorizer *celvars.Authorizer
-	// writes has the values for expressions, by the names by which policies match.
+	// writes maps the names by which policies match to the values for their expressions.
 	writes map[admission.Names]seenWrite
-	// objects counts the objects that the write has had: each mutation makes another one.
+	// objects counts the mutations of the write, each of which replaces its object.
 	objects int
-	// namespace is the Namespace of the write after it was looked up.
+	// namespace is the Namespace of the write, if namespaceLooked is true.
 	namespace       *corev1.Namespace
 	namespaceLooked bool
 }
@@ -31,8 +31,8 @@ type seenWrite struct {
 	object int
 }
 
-// concerns reports whether a policy applies to a write, apart from its bindings, and the names of kind and resource by
-// which it matches.
+// concerns reports whether a policy applies to a write, without a look at its bindings. It returns the names of
+// kind and resource by which the write matches.
 func (p *Plugins) concerns(ctx context.Context, one *policy, a *admission.Attributes) (admission.Names, bool, error) {
 	if one.err != nil {
 		return admission.Names{}, false, one.err
@@ -40,9 +40,10 @@ func (p *Plugins) concerns(ctx context.Context, one *policy, a *admission.Attrib
 	return p.matcher.Match(ctx, one.criteria, a)
 }
 
-// choose finds the bindings that concern the write, of a policy that concerns it. It calls use for each of them, one
-// after the other, with the parameters to evaluate the policy with. It calls unusable with nil if the policy cannot
-// be used, and with the binding if a binding cannot be used. An error of use ends the search.
+// choose finds those bindings of a policy that apply to the write; the policy itself is known to apply. It calls
+// use for each of them, one after the other, with the parameters to evaluate the policy with. It calls unusable
+// with nil if the policy cannot be used, and with the binding if a binding cannot be used. An error of use ends
+// the search.
 func (v *view) choose(
 	ctx context.Context, one *bound, unusable func(*binding, error), use func(*binding, []registry.Object) error,
 ) error {
@@ -83,8 +84,8 @@ func (v *view) inputs(p *policy, param registry.Object, namespace *corev1.Namesp
 	return in
 }
 
-// seen returns the values of the write for match conditions, and for the other expressions. The former get the resource
-// in the request.
+// seen returns the values of the write for match conditions, and for the other expressions. Match conditions see
+// the resource that the request names, the other expressions the one that matched.
 func (v *view) seen(ctx context.Context, names admission.Names) (conditions, others *celvars.Write, err error) {
 	if v.authorizer == nil {
 		v.authorizer = celvars.NewAuthorizer(ctx, v.o.Authorizer, v.a)
@@ -98,7 +99,7 @@ func (v *view) seen(ctx context.Context, names admission.Names) (conditions, oth
 	return conditions, others, err
 }
 
-// write returns what expressions see of the write by the names by which it matched.
+// write returns the values of the write for expressions, in the version of names.
 func (v *view) write(ctx context.Context, names admission.Names) (*celvars.Write, error) {
 	w := v.writes[names]
 	if w.Write != nil && w.object == v.objects {

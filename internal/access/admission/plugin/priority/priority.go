@@ -81,7 +81,8 @@ func (p *plugin) computePod(ctx context.Context, a *admission.Attributes, spec *
 	return nil
 }
 
-// groupFields are the fields of a group of pods, which is called what in messages. P is the type of its preemption policy.
+// groupFields points to the fields of a group of pods. what is the name of the group's kind in messages, and P the
+// type of its preemption policy.
 type groupFields[P ~string] struct {
 	what     string
 	class    *string

@@ -69,7 +69,7 @@ func (p *plugin) check(
 }
 
 // match returns the quotas that the object counts for, and all scopes of quotas that the object is in. It refuses
-// objects that do not specify what a quota limits, and those for which a quota has no usage yet.
+// an object that does not specify a resource that a quota limits, or whose quota has no usage in its status yet.
 func match(ctx context.Context, a *admission.Attributes, e *quota.Evaluator, quotas []held) (
 	matches []matching, covered []corev1.ScopedResourceSelectorRequirement, err error,
 ) {

@@ -19,13 +19,13 @@ type Config struct {
 	LimitedResources []LimitedResource `json:"limitedResources"`
 }
 
-// LimitedResource names a resource and what its objects may use only if a quota covers it.
+// LimitedResource names a resource, and the usage and the scopes for which its objects need a quota.
 type LimitedResource struct {
 	// APIGroup and Resource are the resource.
 	APIGroup string `json:"apiGroup,omitempty"`
 	Resource string `json:"resource"`
-	// MatchContains are parts of names of quota usage: an object that uses a name with such a part needs a quota that
-	// limits the name.
+	// MatchContains are parts of names such as "requests.storage". An object that uses a name with one of these
+	// parts needs a quota that limits the name.
 	MatchContains []string `json:"matchContains,omitempty"`
 	// MatchScopes are scopes: an object in one of them needs a quota with that scope.
 	MatchScopes []corev1.ScopedResourceSelectorRequirement `json:"matchScopes,omitempty"`
@@ -42,7 +42,7 @@ func DecodeConfig(raw []byte) (Config, error) {
 		return c, err
 	}
 	kind := schema.GroupVersionKind{Group: "apiserver.config.k8s.io", Version: "v1", Kind: "ResourceQuotaConfiguration"}
-	// Two older versions, which have the same fields, have another name.
+	// Two older versions have the same fields, but another group and kind.
 	for _, version := range []string{"v1beta1", "v1alpha1"} {
 		older := schema.GroupVersionKind{
 			Group: "resourcequota.admission.k8s.io", Version: version, Kind: "Configuration",

@@ -46,7 +46,7 @@ type plugin struct {
 	accounts accounts
 }
 
-// held is a quota as the store has or had it at a revision.
+// held is a quota as the store had it at a revision.
 type held struct {
 	key      string // in the store
 	revision int64
@@ -107,7 +107,7 @@ func (p *plugin) charge(ctx context.Context, a *admission.Attributes) (*admissio
 	return charge, nil
 }
 
-// handles reports whether a write can use more than before.
+// handles reports whether a write can raise the usage of a quota.
 func handles(a *admission.Attributes) bool {
 	create, update := a.Operation == admission.Create, a.Operation == admission.Update
 	switch a.Resource {
@@ -144,8 +144,8 @@ func (p *plugin) concerned(ctx context.Context, e *quota.Evaluator, quotas []hel
 	}), nil
 }
 
-// behind reports whether the status of a quota lacks limits of its spec that are about the evaluator's resource, and
-// another server may have written them.
+// behind reports whether the status of a quota lacks a limit in its spec for the evaluator's resource, and another
+// server may have written this limit to the status.
 func (p *plugin) behind(ctx context.Context, e *quota.Evaluator, q *corev1.ResourceQuota) (bool, error) {
 	if storage.IsExclusive(p.quotas.Store()) {
 		return false, nil
@@ -195,8 +195,8 @@ func (p *plugin) learn(ctx context.Context, mine *account, conflicts []*storage.
 	return nil
 }
 
-// checkLatest returns the quotas as the write changes them, and the quotas whose status is behind. Before it refuses a
-// write, it reads every change of the quotas by other servers.
+// checkLatest returns the quotas with the usage after the write, and the quotas whose status is behind. It refuses
+// a write only after it has read all changes of the quotas by other servers.
 func (p *plugin) checkLatest(
 	ctx context.Context, a *admission.Attributes, e *quota.Evaluator, known map[string]held,
 ) (changes, behind []held, err error) {

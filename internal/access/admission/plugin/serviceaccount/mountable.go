@@ -83,7 +83,8 @@ type use struct {
 	text func() string
 }
 
-// usesOf returns the uses of a new pod. Only its volumes of type secret count.
+// usesOf returns the uses of a new pod. Other volumes than those of type secret, such as projected ones, do not
+// count.
 func usesOf(spec *corev1.PodSpec) []use {
 	var used []use
 	for i := range spec.Volumes {

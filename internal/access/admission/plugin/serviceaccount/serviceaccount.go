@@ -32,8 +32,8 @@ const (
 	rootCA = "kube-root-ca.crt"
 )
 
-// The default account of a new namespace is made by a controller: a pod that
-// comes before it waits.
+// A controller makes the default account of a new namespace. The creation of a pod looks for the account at most
+// attempts times, with a pause in between.
 const (
 	attempts = 10
 	pause    = 100 * time.Millisecond
@@ -125,7 +125,8 @@ func checkMirror(a *admission.Attributes, pod *corev1.Pod) error {
 	return nil
 }
 
-// shouldMountToken reports whether the token is mounted, by the field of the pod, else of its account, else true.
+// shouldMountToken reports whether the token is mounted. The field of the pod decides. If it is nil, the field of
+// the account decides; the default is true.
 func shouldMountToken(account *corev1.ServiceAccount, pod *corev1.Pod) bool {
 	if own := pod.Spec.AutomountServiceAccountToken; own != nil {
 		return *own

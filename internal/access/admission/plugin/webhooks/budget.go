@@ -17,13 +17,13 @@ const (
 // called as before, else it is skipped for skipTime again. Calls that began before the limit was reached are not
 // interrupted. A nil budget has no limit.
 //
-// The methods are given the time, and may be called concurrently.
+// The methods get the current time as an argument. They may be called concurrently.
 type budget struct {
 	limit time.Duration
 
 	mu sync.Mutex // guards what follows
-	// since is when the window began: at the first failure that is counted in it. spent is the time that failing calls
-	// of the window took.
+	// since is the time of the first failure in the window, with which the window began. spent is the time that
+	// failing calls of the window took.
 	since time.Time
 	spent time.Duration
 	// skipped means that the webhook is not called until the time until. After that, trying means that a call is in
@@ -36,7 +36,7 @@ type budget struct {
 type turn int
 
 const (
-	skip  turn = iota // do without it
+	skip  turn = iota // do not call it
 	plain             // call it
 	trial             // call it; the result decides whether it is skipped any longer
 )
@@ -49,7 +49,7 @@ func newBudget(limit time.Duration) *budget {
 	return &budget{limit: limit}
 }
 
-// begin returns what a write may do at a time. The caller calls end after plain and trial.
+// begin decides whether a write that begins now may call the webhook. The caller calls end after plain and trial.
 func (b *budget) begin(now time.Time) turn {
 	if b == nil {
 		return plain
@@ -75,8 +75,8 @@ const (
 	canceled // the client went away, which tells nothing about the webhook
 )
 
-// end records a call that ended at a time and took so long. It reports whether the webhook is skipped from now on, or is
-// called again from now on.
+// end records a call that ended now and took the given time. It reports whether the webhook is skipped from now
+// on, or is called again from now on.
 func (b *budget) end(t turn, r result, now time.Time, took time.Duration) (skipped, resumed bool) {
 	if b == nil {
 		return false, false

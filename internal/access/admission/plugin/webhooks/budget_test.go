@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// step is one call, or one write that does without it, some time after the one before.
+// step is one write, which calls the webhook or skips it. after is the time since the step before.
 type step struct {
 	after, took time.Duration
 	result      result
 	want        turn
-	// skipped and resumed are what end returns.
+	// skipped and resumed are the expected results of end.
 	skipped, resumed bool
 }
 
@@ -57,8 +57,8 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestBudgetOfConcurrentCalls: one write tries the webhook again while others do without it, and calls that began
-// before do not count for the trial.
+// TestBudgetOfConcurrentCalls checks that one write tries the webhook again while others skip it, and that the
+// results of calls that began before the trial do not count.
 func TestBudgetOfConcurrentCalls(t *testing.T) {
 	b, now := newBudget(time.Second), time.Unix(1000, 0)
 	for range 3 {

@@ -108,7 +108,7 @@ func (p *Plugins) ask(
 	}
 	body, err := client.Post(ctx, webhook.Call{Body: r.document, Timeout: h.timeout, NeedsBody: true})
 	if err != nil {
-		status, _ := err.(*kerrors.StatusError) //nolint:errorlint // one that is wrapped is not the webhook's
+		status, _ := err.(*kerrors.StatusError) //nolint:errorlint // an error of the webhook is not wrapped
 		return nil, &callError{h.name, fmt.Errorf("failed to call webhook: %w", err), status}
 	}
 	got, err := decodeReview(body)
@@ -242,7 +242,7 @@ func refusal(name string, result *metav1.Status) *kerrors.StatusError {
 	return &kerrors.StatusError{ErrStatus: status}
 }
 
-// observe records a call, and returns what its error means for the write: nil if it is ignored. annotation is the key
+// observe records a call, and returns the error of the write: nil if the failure is ignored. annotation is the key
 // of the audit annotation for an ignored failure.
 func (p *Plugins) observe(
 	ctx context.Context, h *hook, a *admission.Attributes, kind, annotation string, begin time.Time, err error,

@@ -55,7 +55,7 @@ func (c *configurations) apply(changes []informer.Change) {
 	c.all.Store(&all)
 }
 
-// current returns the webhooks that every acknowledged configuration has.
+// current returns the webhooks of all configurations that were acknowledged before the call.
 func (c *configurations) current(ctx context.Context) ([]*hook, error) {
 	followed := c.informer.Load()
 	if followed == nil {
@@ -84,9 +84,9 @@ type hook struct {
 	reinvoke   bool // reinvocationPolicy is IfNeeded
 	// budget decides whether the webhook is skipped; nil if it never is.
 	budget *budget
-	// health is whether its calls fail.
+	// health records whether its calls fail.
 	health *health
-	// broken is why the configuration cannot be used; validation prevents that.
+	// broken is the reason if the configuration cannot be used; validation refuses such configurations.
 	broken error
 }
 
@@ -95,7 +95,7 @@ func (p *Plugins) mutatingHooks(obj registry.Object) []*hook {
 	l := lister{p: p, clients: p.mutating.clients, configuration: c.Name, seen: map[string]int{}}
 	for i := range c.Webhooks {
 		w := &c.Webhooks[i]
-		// The other fields are the same.
+		// All other fields of a mutating webhook are those of a validating webhook.
 		l.add(&admissionregistrationv1.ValidatingWebhook{
 			Name: w.Name, ClientConfig: w.ClientConfig, Rules: w.Rules, FailurePolicy: w.FailurePolicy,
 			MatchPolicy: w.MatchPolicy, NamespaceSelector: w.NamespaceSelector, ObjectSelector: w.ObjectSelector,
@@ -153,7 +153,7 @@ func (l *lister) add(d *admissionregistrationv1.ValidatingWebhook, reinvoke bool
 	l.hooks = append(l.hooks, h)
 }
 
-// targetOf returns where a webhook is.
+// targetOf returns the URL or the Service of a webhook.
 func targetOf(c *admissionregistrationv1.WebhookClientConfig) webhook.Target {
 	t := webhook.Target{CABundle: c.CABundle, URL: ptr.Deref(c.URL, "")}
 	if s := c.Service; s != nil {

@@ -24,7 +24,7 @@ type Failing struct {
 	Ignore bool
 	// Conditional means that matchConditions may exempt writes from it.
 	Conditional bool
-	// Since is when the webhook failed for the first time after its last decision. Last is when it failed last.
+	// Since is the time of the first failure after the last decision. Last is the time of the last failure.
 	Since, Last time.Time
 	// Error is the last failure, at most maxFailureText bytes.
 	Error string
@@ -38,11 +38,11 @@ type failure struct {
 	text        string
 }
 
-// health remembers whether a webhook fails. As long as it does not, note costs one atomic load. A webhook keeps it while its
-// configuration changes, unless the way in which it is called changes.
+// health records whether a webhook fails. While it does not fail, note costs one atomic load. A change of the
+// configuration keeps the health, unless it changes the target or the timeout (see keepHealth).
 type health struct{ failing atomic.Pointer[failure] }
 
-// note records the result of a call. A webhook that refuses a write works.
+// note records the result of a call. A refusal of the write counts as a success.
 func (h *health) note(ctx context.Context, now time.Time, err error) {
 	failed, refused := (*callError)(nil), (*refusalError)(nil)
 	switch {
@@ -55,7 +55,7 @@ func (h *health) note(ctx context.Context, now time.Time, err error) {
 		return
 	case errors.As(err, &failed):
 		err = failed.reason
-	case !kerrors.IsInternalError(err): // a patch that cannot be applied is one
+	case !kerrors.IsInternalError(err): // a patch that cannot be applied is an internal error
 		return
 	}
 	next := &failure{since: now, last: now, text: err.Error()}

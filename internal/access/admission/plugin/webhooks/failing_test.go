@@ -47,7 +47,8 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// TestKeepHealth checks that a change of the configuration keeps what is known of a webhook, unless it is called differently.
+// TestKeepHealth checks that a change of the configuration keeps the health of a webhook, unless its target or
+// timeout changes.
 func TestKeepHealth(t *testing.T) {
 	made := func(id, url string) *hook {
 		return &hook{id: id, target: webhook.Target{URL: url, CABundle: []byte("ca")}, health: &health{}}

@@ -48,13 +48,13 @@ func NewMetrics(r *metrics.Metrics, conditions *celvars.ConditionMetrics) *Metri
 	return m
 }
 
-// mostCode is the label of all codes beyond it.
+// mostCode is the largest code in a label. Larger codes have the same label.
 const mostCode = 600
 
-// Webhook records a call. kind is "admit" or "validating", operation what the write does, such as "CREATE". code is the HTTP
-// status of the webhook's response. failure is the reason why a write was rejected: "calling_webhook_error",
-// "apiserver_internal_error", or "no_error" if the webhook rejected it; it is empty if the write was not rejected or its
-// client went away.
+// Webhook records a call. kind is "admit" or "validating", operation the operation of the write, such as "CREATE".
+// code is the HTTP status of the webhook's response. failure is the reason why a write was rejected:
+// "calling_webhook_error", "apiserver_internal_error", or "no_error" if the webhook rejected it. failure is empty
+// if the write was not rejected or its client went away.
 func (m *Metrics) Webhook(
 	name, kind, operation string, rejected bool, code int, failure string, took time.Duration,
 ) {

@@ -29,14 +29,14 @@ const (
 
 // calls is the state that the plug-in keeps for the webhooks of one write between the two passes.
 type calls struct {
-	// asked are the webhooks that were called and ask to be called again after a change by others. due are those for which
-	// there was such a change. Both have the webhooks' ids.
+	// asked are the webhooks that were called and ask to be called again after later changes (reinvocationPolicy
+	// IfNeeded). due are those of them after which the object has changed. Both have the webhooks' ids.
 	asked, due map[string]bool
-	// left is the object as the plug-in left it in the first pass.
+	// left is the object at the end of the first pass of the plug-in.
 	left []byte
 }
 
-// changed makes every webhook due that has asked for it.
+// changed moves all webhooks from asked to due. It is called after a change of the object.
 func (c *calls) changed() {
 	for id := range c.asked {
 		c.due[id] = true
@@ -186,7 +186,7 @@ func (p *Plugins) applyPatch(
 	return !bytes.Equal(object, after), nil
 }
 
-// annotate records in the audit log what a webhook has changed.
+// annotate records the change by a webhook in the audit event.
 func (p *Plugins) annotate(
 	ctx context.Context, h *hook, place string, changed bool, response *admissionv1.AdmissionResponse,
 ) {

@@ -28,15 +28,15 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry/informer"
 )
 
-// Versions shows objects in the versions that webhooks ask for.
+// Versions converts objects to and from the versions that webhooks ask for.
 type Versions interface {
 	match.Resources
 	// Convert returns an object of a write in the version of names; it must not be changed.
 	Convert(ctx context.Context, a *admission.Attributes, obj registry.Object, names admission.Names) (registry.Object, error)
 	// Document returns an object of a write as JSON in the version of names, nil for no object.
 	Document(ctx context.Context, a *admission.Attributes, obj registry.Object, names admission.Names) ([]byte, error)
-	// Replace makes a JSON document in the version of names the object of a write. Unknown and duplicate fields are errors
-	// if strict is set.
+	// Replace replaces a.Object by the object in a JSON document in the version of names. Unknown and duplicate
+	// fields are errors if strict is set.
 	Replace(ctx context.Context, a *admission.Attributes, document []byte, names admission.Names, strict bool) error
 }
 
@@ -48,7 +48,7 @@ type Options struct {
 	Calls webhook.Options
 	// Authorizer answers the questions of match conditions.
 	Authorizer authz.Authorizer
-	// Background runs what follows the configurations.
+	// Background runs the goroutines that follow the configurations.
 	Background informer.Background
 	// Budget limits the total duration of failing calls of one webhook with failurePolicy Ignore in a minute. Beyond it
 	// the webhook is skipped for a while. 0 means that no webhook is skipped.
@@ -103,8 +103,9 @@ func (p *Plugins) Start(ctx context.Context) error {
 	return nil
 }
 
-// Mutating returns the plug-in MutatingAdmissionWebhook. Its configuration is in effect once use is called: before Start,
-// or at any time if the plug-in was configured before. read reads files, as os.ReadFile does.
+// Mutating returns the plug-in MutatingAdmissionWebhook. The configuration takes effect when use is called. The
+// first one has to take effect before Start, later ones may do so at any time. read reads files, as os.ReadFile
+// does.
 func (p *Plugins) Mutating(c Config, read func(string) ([]byte, error)) (plugin admission.Plugin, use func(), err error) {
 	use, err = p.configure(&p.mutating, c, read)
 	return admission.Plugin{Name: "MutatingAdmissionWebhook", Mutate: p.mutate}, use, err

@@ -35,17 +35,17 @@ const (
 // node authorizer uses its rules.
 const NodeRole = "system:node"
 
-// ClusterRolesToAggregate maps the names of the ClusterRoles that aggregate others to the
-// names of the ClusterRoles that now have their rules. In a cluster that was created before
-// aggregation, the rules with all changes have to be copied there.
+// ClusterRolesToAggregate maps each ClusterRole that aggregates others to the ClusterRole that now has its rules.
+// In a cluster that was created before aggregation, the rules of the first, which users may have changed, have to
+// be copied to the second.
 func ClusterRolesToAggregate() map[string]string {
 	return map[string]string{
 		"admin": "system:aggregate-to-admin", "edit": "system:aggregate-to-edit", "view": "system:aggregate-to-view",
 	}
 }
 
-// ClusterRoleBindingsToSplit maps the name of a ClusterRoleBinding to the name of the one that
-// it was split from. In an old cluster it gets the same subjects.
+// ClusterRoleBindingsToSplit maps the name of a ClusterRoleBinding to the name of an older one, of which it once
+// was a part. In an old cluster the newer one gets the subjects of the older one.
 func ClusterRoleBindingsToSplit() map[string]string {
 	return map[string]string{"system:public-info-viewer": "system:discovery"}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/release"
 )
 
-// TestObjectsOfGates: feature gates add roles, bindings, and rules to roles.
+// TestObjectsOfGates checks that feature gates add roles and bindings, and rules to existing roles.
 func TestObjectsOfGates(t *testing.T) {
 	count := func(gates features.Gates) (objects, nodeRules int) {
 		all, err := Objects(gates)

@@ -69,7 +69,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestDamage: damaged data is an error, or other text; it is no panic.
+// TestDamage: reading a damaged archive returns an error or another text, and does not panic.
 func TestDamage(t *testing.T) {
 	v2, v3 := example()
 	data, err := Encode(v2, v3)
@@ -139,7 +139,7 @@ func FuzzMembers(f *testing.F) {
 		members, err := Members(text)
 		var want map[string]json.RawMessage
 		if json.Unmarshal(text, &want) != nil || want == nil {
-			return // it may be anything, but must not panic
+			return // an invalid text may give any result, but must not panic
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -10,8 +10,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// Encode returns an archive of the OpenAPI v2 document and the OpenAPI v3 documents. Reading
-// it returns the same bytes.
+// Encode returns an archive of the OpenAPI v2 document and the OpenAPI v3 documents. Reading the archive returns
+// the same bytes.
 func Encode(v2 []byte, v3 []Document) ([]byte, error) {
 	v3 = slices.SortedFunc(slices.Values(v3), func(a, b Document) int { return cmp.Compare(a.Path, b.Path) })
 	splits := make([]splitDocument, len(v3))

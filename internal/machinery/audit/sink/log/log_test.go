@@ -43,7 +43,7 @@ func TestFailuresAreReported(t *testing.T) {
 	}
 }
 
-// clock is one that tests turn.
+// clock is a clock whose time the tests set.
 type clock struct{ now time.Time }
 
 func (c *clock) Now() time.Time { return c.now }
@@ -92,7 +92,7 @@ func TestRotation(t *testing.T) {
 		t.Fatalf("%v %v", info, err)
 	}
 	half := make([]byte, megabyte/2)
-	for range 7 { // two a file
+	for range 7 { // two of them fill a file
 		write(t, f, half)
 		c.now = c.now.Add(time.Second)
 	}
@@ -164,7 +164,7 @@ func TestNothingIsLostInOneMillisecond(t *testing.T) {
 	c := &clock{time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)}
 	f := open(t, FileOptions{Path: filepath.Join(dir, "audit.log"), MaxSize: 1, Now: c.Now})
 	const writes = 20
-	body := make([]byte, megabyte*6/10) // one a file
+	body := make([]byte, megabyte*6/10) // a file has room for only one
 	for range writes {
 		write(t, f, body)
 	}
@@ -173,7 +173,7 @@ func TestNothingIsLostInOneMillisecond(t *testing.T) {
 	}
 }
 
-// TestCloseWaitsForCompression: after Close, a directory has no file twice.
+// TestCloseWaitsForCompression checks that after Close no file exists both with and without compression.
 func TestCloseWaitsForCompression(t *testing.T) {
 	dir := t.TempDir()
 	f := open(t, FileOptions{Path: filepath.Join(dir, "audit.log"), MaxSize: 9, Compress: true})

@@ -65,7 +65,7 @@ func TestEventsAreSent(t *testing.T) {
 	}
 }
 
-// TestEveryFailureIsTriedAgain: also what a client would take for final.
+// TestEveryFailureIsTriedAgain checks that events are sent again even after an error that is usually final (403).
 func TestEveryFailureIsTriedAgain(t *testing.T) {
 	var calls atomic.Int32
 	w := start(t, func(w http.ResponseWriter, _ *http.Request) {
