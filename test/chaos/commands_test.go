@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keelson-dev/keelson/internal/machinery/effort"
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 	"github.com/keelson-dev/keelson/test/rig"
@@ -71,7 +72,7 @@ func TestKilledRestore(t *testing.T) {
 	p.must(t, "snapshot", "export-etcd", in("file.db"), "--data-dir", in("from"))
 	commands := [][]string{{"snapshot", "restore", in("file")}, {"snapshot", "import-etcd", in("file.db")}}
 	whole := 0
-	for round := range rig.Rounds(6, 200) {
+	for round := range rig.Rounds(effort.Rounds(6, 2), 200) {
 		to := in(fmt.Sprint("to-", round))
 		command := append(commands[round%2 : round%2+1][0], "--data-dir", to)
 		began := time.Now()

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/keelson-dev/keelson/internal/machinery/effort"
 	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/storage"
 )
@@ -86,7 +87,7 @@ func TestViewsOfMemoryAndStoreAgree(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 7))
 		ctx := t.Context()
 		last := int64(1)
-		for step := range 1500 {
+		for step := range effort.Rounds(1500, 400) {
 			key := fmt.Sprintf("ns%d/p%02d", random.IntN(3), random.IntN(40))
 			if random.IntN(4) == 0 {
 				last = commit(t, s, storage.Delete(podPrefix+key))
