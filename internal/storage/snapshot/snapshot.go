@@ -3,7 +3,6 @@ package snapshot
 import (
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"time"
 )
 
@@ -18,16 +17,7 @@ const (
 	kindEntries = 'e'
 	kindPast    = 'p'
 	kindTotals  = 't'
-
-	hashLength = 32
-
-	// blockTargetBytes is the size of a block of entries. A larger entry has a block of its own.
-	blockTargetBytes = 256 << 10
-	// maxPayload limits the size of a block, and so of an entry.
-	maxPayload = 64 << 20
 )
-
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 var (
 	// ErrDamaged is the error of a file that was changed or truncated after it was written.
@@ -37,10 +27,6 @@ var (
 	// ErrNewer is the error of a file that a later version of the program wrote.
 	ErrNewer = errors.New("the snapshot is of a newer format")
 )
-
-func damagedError(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", ErrDamaged, fmt.Sprintf(format, args...))
-}
 
 // Header describes a snapshot.
 type Header struct {

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/keelson-dev/keelson/internal/storage/blockfile"
 )
 
 var testHeader = Header{Revision: 1000, Created: time.UnixMilli(1e12).UTC(), Program: "test",
@@ -127,7 +129,7 @@ func TestOtherFiles(t *testing.T) {
 func TestHugeLength(t *testing.T) {
 	b := write(t, testHeader, nil)[:magicLength]
 	b = append(b, kindHeader)
-	b = binary.BigEndian.AppendUint32(b, maxPayload)
+	b = binary.BigEndian.AppendUint32(b, blockfile.MaxPayload)
 	if _, _, err := read(b); !errors.Is(err, ErrDamaged) {
 		t.Errorf("%v", err)
 	}
@@ -150,7 +152,7 @@ func TestRefusedEntries(t *testing.T) {
 		"above the snapshot":  {{Key: "/a", CreateRevision: 1, ModRevision: 1001}},
 		"changed before made": {{Key: "/a", CreateRevision: 2, ModRevision: 1}},
 		"negative deadline":   {{Key: "/a", CreateRevision: 1, ModRevision: 1, Deadline: -1}},
-		"larger than a block": {{Key: "/a", CreateRevision: 1, ModRevision: 1, Value: make([]byte, maxPayload)}},
+		"larger than a block": {{Key: "/a", CreateRevision: 1, ModRevision: 1, Value: make([]byte, blockfile.MaxPayload)}},
 	} {
 		w, err := NewWriter(io.Discard, testHeader)
 		if err != nil {
@@ -193,13 +195,13 @@ func FuzzRead(f *testing.F) {
 // withValidChecksums returns the file with corrected checksums of its blocks and a corrected SHA-256.
 func withValidChecksums(file []byte) []byte {
 	out := bytes.Clone(file)
-	for at := magicLength; at+blockHead <= len(out); {
+	for at := magicLength; at+5 <= len(out); {
 		n := int(binary.BigEndian.Uint32(out[at+1:]))
-		end := at + blockHead + n
-		if n > maxPayload || end+4 > len(out) {
+		end := at + 5 + n
+		if n > blockfile.MaxPayload || end+4 > len(out) {
 			return out
 		}
-		binary.BigEndian.PutUint32(out[end:], crc32.Checksum(out[at:end], castagnoli))
+		binary.BigEndian.PutUint32(out[end:], crc32.Checksum(out[at:end], crc32.MakeTable(crc32.Castagnoli)))
 		if out[at] == kindTotals {
 			return appendSum(out[:end+4])
 		}
