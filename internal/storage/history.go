@@ -97,6 +97,9 @@ type Change struct {
 	Time time.Time
 	// By is Txn.By of the transaction.
 	By []byte
+	// Deadline is the time at which the key expires after the change, in Unix milliseconds of the wall clock; 0 means never, and in
+	// the result of Versions that it is not known.
+	Deadline int64
 }
 
 // ChangesRequest asks for changes of keys with Prefix at revisions after After, up to Through (0 means the current one), and

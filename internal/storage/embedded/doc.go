@@ -60,5 +60,5 @@
 //   - Disk space: diskspace.go (reserve), mergescheduler.go, garbage.go and reclaim.go.
 //   - Damage: blockcheck.go, corruption.go, revisionfile.go, verify.go; repair.go, with repairtables.go, tablerescue.go,
 //     mend.go and mendpast.go.
-//   - Copies: export.go (also Reader and Import).
+//   - Copies: export.go (also Reader and Import), image.go, replay.go (changes after an export).
 package embedded

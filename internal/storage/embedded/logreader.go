@@ -74,14 +74,21 @@ func (r *logReader) event(c loggedChange) (storage.Event, error) {
 
 // entry returns the version of key that was written at exactly revision.
 func (r *logReader) entry(key string, revision int64) (storage.Entry, error) {
-	v, ok, err := seekVersion(r.it, r.buf[:0], key, revision)
+	v, err := r.version(key, revision)
 	if err != nil {
 		return storage.Entry{}, err
 	}
-	if !ok || v.revision != revision || v.tombstone {
-		return storage.Entry{}, fmt.Errorf(
-			"%w: the log names %q at revision %d, which is not there", errCorrupt, key, revision,
-		)
-	}
 	return v.entry(key), nil
+}
+
+// version is entry with the deadline. The value is valid until the next call.
+func (r *logReader) version(key string, revision int64) (version, error) {
+	v, ok, err := seekVersion(r.it, r.buf[:0], key, revision)
+	if err != nil {
+		return version{}, err
+	}
+	if !ok || v.revision != revision || v.tombstone {
+		return version{}, fmt.Errorf("%w: the log names %q at revision %d, which is not there", errCorrupt, key, revision)
+	}
+	return v, nil
 }

@@ -144,7 +144,7 @@ func (s *Store) Changes(ctx context.Context, r storage.ChangesRequest) (_ storag
 		return storage.ChangesResult{}, err
 	}
 	defer versions.Close()
-	h := logReader{it: versions}
+	h, clock := logReader{it: versions}, s.clock.snapshot()
 	result := storage.ChangesResult{Through: max(through, r.After), After: r.After}
 	first, last := logKey(r.After+1), logKey(through)
 	seek, next, before := func() bool { return it.SeekGE(first) }, it.Next, int64(-1)
@@ -178,7 +178,7 @@ func (s *Store) Changes(ctx context.Context, r storage.ChangesRequest) (_ storag
 			}
 			op.key = string(key)
 			c, err := h.change(op, revision, r.KeysOnly)
-			c.Time, c.By = w.time(), bytes.Clone(w.by)
+			c.Time, c.By, c.Deadline = w.time(), bytes.Clone(w.by), clock.toWallTime(c.Deadline)
 			result.Changes = append(result.Changes, c)
 			return err
 		})
@@ -198,8 +198,8 @@ func (r *logReader) change(op logOp, revision int64, keysOnly bool) (storage.Cha
 	if op.deleted || keysOnly {
 		return c, nil
 	}
-	var err error
-	c.Entry, err = r.entry(op.key, revision)
+	v, err := r.version(op.key, revision)
+	c.Entry, c.Deadline = v.entry(op.key), v.deadline
 	return c, err
 }
 

@@ -175,6 +175,7 @@ type change struct {
 	prev         storage.Entry // the previous entry; ModRevision 0 if the key did not exist
 	prevSize     int           // encoded size of the previous version
 	prevDeadline int64         // deadline of the previous version
+	deadline     int64         // deadline of the new version, in milliseconds of the store time; 0 is never
 }
 
 // effectiveChanges returns the operations that have an effect: all except deletions of keys that do not exist. The
@@ -188,7 +189,7 @@ func (p *planner) effectiveChanges(w *groupBuilder, ops []storage.Op) (out []cha
 		if err != nil {
 			return nil, 0, err
 		}
-		c := change{op: op}
+		c := change{op: op, deadline: expiryDeadline(w.nowMS, op.TTL)}
 		if !v.tombstone {
 			c.prev, c.prevSize, c.prevDeadline = v.entryShared(op.Key), v.size(), v.deadline
 		} else if op.Delete {
@@ -231,7 +232,7 @@ func (p *planner) writeChange(w *groupBuilder, c *change) storage.Event {
 		if c.prev.ModRevision != 0 {
 			v.create = c.prev.CreateRevision
 		}
-		v.deadline = expiryDeadline(w.nowMS, op.TTL)
+		v.deadline = c.deadline
 		event.Entry.Value, event.Entry.CreateRevision = op.Value, v.create
 	}
 	d := w.batch.SetDeferred(versionKeySize(op.Key), v.size())

@@ -1,0 +1,110 @@
+package changelog
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/keelson-dev/keelson/internal/storage/blockfile"
+)
+
+// window is how far back, in bytes, the compression finds what is the same: the versions of some thousand objects.
+const window = 8 << 20
+
+// Writer writes a segment. After an error it cannot be used any more.
+type Writer struct {
+	zipped *zstd.Encoder
+	out    *blockfile.Writer
+	last   int64 // revision
+	lastMS int64
+	totals Totals
+}
+
+// NewWriter writes the header of a segment. The caller adds transactions with Write and must call Close, or Abort after an error.
+func NewWriter(w io.Writer, h Header) (*Writer, error) {
+	if h.After < 0 {
+		return nil, fmt.Errorf("a segment cannot begin after revision %d", h.After)
+	}
+	payload, err := json.Marshal(h)
+	if err != nil {
+		return nil, err
+	}
+	zipped, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(window), zstd.WithEncoderCRC(false))
+	if err != nil {
+		return nil, err
+	}
+	out, err := blockfile.NewWriter(zipped, line)
+	if err != nil {
+		return nil, err
+	}
+	return &Writer{zipped: zipped, out: out, last: h.After}, out.Block(kindHeader, payload)
+}
+
+// Write adds a transaction. Transactions must be in ascending order of their revisions.
+func (w *Writer) Write(t Transaction) error {
+	if err := t.validate(w.last); err != nil {
+		return err
+	}
+	size := 4*binary.MaxVarintLen64 + len(t.By)
+	for i := range t.Operations {
+		size += 1 + 3*binary.MaxVarintLen64 + len(t.Operations[i].Key) + len(t.Operations[i].Value)
+	}
+	if size > blockfile.MaxPayload {
+		return fmt.Errorf("revision %d is too large for a segment: %d bytes", t.Revision, size)
+	}
+	ms := milliseconds(t.Time)
+	err := w.out.Add(kindChanges, size, func(b []byte) []byte { return appendTransaction(b, &t, t.Revision-w.last, ms-w.lastMS) })
+	w.last, w.lastMS = t.Revision, ms
+	w.totals.add(&t)
+	return err
+}
+
+// appendTransaction appends a transaction whose revision and time are given by their differences from those before.
+func appendTransaction(b []byte, t *Transaction, revision, ms int64) []byte {
+	b = binary.AppendUvarint(b, uint64(revision))
+	b = binary.AppendVarint(b, ms)
+	b = blockfile.AppendBytes(b, t.By)
+	b = binary.AppendUvarint(b, uint64(len(t.Operations)))
+	for i := range t.Operations {
+		op := &t.Operations[i]
+		var flags byte
+		if op.Deleted {
+			flags |= flagDeleted
+		}
+		if op.Deadline != 0 {
+			flags |= flagDeadline
+		}
+		b = blockfile.AppendBytes(append(b, flags), op.Key)
+		if op.Deadline != 0 {
+			b = binary.AppendUvarint(b, uint64(op.Deadline))
+		}
+		if !op.Deleted {
+			b = blockfile.AppendBytes(b, op.Value)
+		}
+	}
+	return b
+}
+
+// Close completes the segment, which has all changes up to the revision through, and returns its totals. It does not close the
+// underlying writer.
+func (w *Writer) Close(through int64) (Totals, error) {
+	if through < w.last {
+		return w.totals, fmt.Errorf("a segment with revision %d cannot end at %d", w.last, through)
+	}
+	w.totals.Through = through
+	payload, err := json.Marshal(w.totals)
+	if err == nil {
+		err = w.out.Block(kindTotals, payload)
+	}
+	if err == nil {
+		err = w.out.Close()
+	}
+	return w.totals, errors.Join(err, w.zipped.Close())
+}
+
+// Abort frees the memory of a Writer that is not closed. What was written is no segment.
+func (w *Writer) Abort() { w.zipped.Reset(nil) }
