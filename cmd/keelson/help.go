@@ -103,8 +103,8 @@ func nearestFlag(name string, known []string) string {
 	return nearest(name, known)
 }
 
-// writeUsage writes the usage of a command. A command that serves has only the flags of commonFlags there, but
-// kube-apiserver has all, because programs search its help for flags.
+// writeUsage writes the usage of a command. A command that serves has only the flags of commonFlags there, and
+// none if it has subcommands. But kube-apiserver has all flags, because programs search its help for flags.
 func writeUsage(c *cobra.Command, out io.Writer) {
 	width := terminalWidth(out)
 	fmt.Fprintf(out, "Usage:\n  %s\n", c.UseLine())

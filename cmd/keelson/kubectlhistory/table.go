@@ -145,8 +145,9 @@ func toYAML(o *unstructured.Unstructured) (string, error) {
 	return string(out), err
 }
 
-// masked returns copies of two versions of a Secret with other values. Two values differ in the result if they
-// differed before, but are not shown. Objects of other kinds are not changed. Both may be nil.
+// masked returns copies of two versions of a Secret in which *** replaces the values of data and the annotation of
+// kubectl apply. If both versions have a value and the two differ, *** is followed by (before) or (after), so that
+// a diff shows the change. Objects of other kinds are returned as they are. before and after may be nil.
 func masked(r resource, before, after *unstructured.Unstructured) (b, a *unstructured.Unstructured) {
 	if r.Group != "" || r.Kind != "Secret" {
 		return before, after

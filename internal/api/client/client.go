@@ -156,7 +156,7 @@ func (c *Client) list(
 // CreateRequest describes the creation of an object.
 type CreateRequest struct {
 	Resource schema.GroupVersionResource
-	// Object is owned by the client after the call.
+	// Object belongs to the Client as soon as Create is called. The caller must not use it afterwards.
 	Object registry.Object
 }
 

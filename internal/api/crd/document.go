@@ -74,9 +74,9 @@ func (d *documents) Normal(doc []byte, revision int64) ([]byte, error) {
 	return scheme.MarshalTree(tree)
 }
 
-// conversionPeriod is the period of registry.Documents: a conversion is used for at most two periods, and a row of
-// a table that is made from it for a third. So a client sees a result of the conversion webhook that is at most
-// one minute old.
+// conversionPeriod is the period of registry.Documents: a conversion, and a row of a table that is made from it,
+// are used in the period in which the webhook was called and in the next one. So a client sees a result of the
+// conversion webhook that is at most 40 seconds old.
 const conversionPeriod = 20 * time.Second
 
 // Period implements registry.Documents. Without a webhook, a conversion depends on nothing but the definition.

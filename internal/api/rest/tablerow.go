@@ -20,7 +20,8 @@ const (
 	distanceBit = 1 << 31
 )
 
-// encodeRow returns the JSON of the row of an object up to the member object.
+// encodeRow returns the beginning of the row of obj: its JSON before the member "object", with a mark in place of
+// each age.
 func (s *served) encodeRow(obj registry.Object) ([]byte, error) {
 	cells := s.Kind.Table.Cells
 	if cells == nil {

@@ -10,7 +10,7 @@ import (
 const (
 	// maxExamined is the largest number of objects and owners that are looked at for an answer, also objects that a selector does not select.
 	maxExamined = 200_000
-	// heldAtOnce is how many bytes of memory are counted together.
+	// heldAtOnce is the number of bytes that budget.hold collects before it calls count.
 	heldAtOnce = 64 << 10
 )
 

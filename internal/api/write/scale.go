@@ -107,7 +107,8 @@ func (sc *scaling) make(ctx context.Context, c *Current) (registry.Object, error
 	if err != nil {
 		return nil, err
 	}
-	// Changes that webhooks make to the metadata do not matter: the parent takes only the replicas.
+	// All of the Scale is checked here, before admission. What webhooks then change in its metadata is not checked
+	// again, except for managedFields: of the metadata, the parent takes only resourceVersion and managedFields.
 	checked := *after
 	checked.Namespace = c.Object.Namespace
 	if errs := validateScale(&checked); len(errs) > len(validateReplicas(after)) && !sc.t.Kind.Unstructured() {

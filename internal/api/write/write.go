@@ -34,7 +34,8 @@ const (
 	Apply
 	// Scale changes the replicas of an object through its scale subresource.
 	Scale
-	// Delete removes an object or begins its deletion. A collection is deleted one object after the other.
+	// Delete removes an object or begins its deletion. The deletion of a collection is one Delete for each object;
+	// several of them may run at the same time.
 	Delete
 	// Post sends a body to a subresource or to a kind whose objects are not stored: a binding, an
 	// eviction, a token request, a review. Request.Act carries it out.

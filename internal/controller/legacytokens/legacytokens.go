@@ -1,5 +1,5 @@
 // Package legacytokens tracks the use of legacy service account tokens (KEP-2799): a ConfigMap has the date when
-// tracking began, and a label of each Secret has the date of the last use of its token. With these,
+// tracking began, and a label of each Secret whose token was used has the date of the last use. With these,
 // kube-controller-manager deletes unused tokens.
 package legacytokens
 

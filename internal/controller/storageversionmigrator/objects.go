@@ -99,8 +99,8 @@ func rewrite(ctx context.Context, api API, ref client.Ref, revision int64) error
 }
 
 // transient reports whether the migration has to be tried again after an error: the server is overloaded or fails,
-// or the store fails. Any other error means that validation or admission refuses the object, and would refuse it
-// again.
+// or the store fails. Any other error is a refusal of the list or of an object, for example by validation or
+// admission, and is expected to come again.
 func transient(err error) bool {
 	refused := kerrors.APIStatus(nil)
 	return !errors.As(err, &refused) || kerrors.IsServerTimeout(err) || kerrors.IsTooManyRequests(err) ||

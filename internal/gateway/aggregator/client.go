@@ -26,8 +26,8 @@ import (
 const (
 	// clientPage is the number of objects in a page of a list.
 	clientPage = 500
-	// maxAnswer is the largest response that is read, in bytes. maxObject is the largest size of one object: in a
-	// list, in an event of a watch, or as the whole response.
+	// maxAnswer is the largest page of a list that is read, in bytes. maxObject is the largest size of one object:
+	// in a list, in an event of a watch, or as the whole response.
 	maxAnswer, maxObject = 64 << 20, 4 << 20
 	// maxIgnored is how many bytes are read of a response whose body is not used.
 	maxIgnored = 64 << 10

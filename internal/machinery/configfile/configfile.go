@@ -39,8 +39,8 @@ func (k Kind) Matches(meta *metav1.TypeMeta) bool {
 	return group == k.Group && meta.Kind == k.Name && slices.Contains(k.Versions, version)
 }
 
-// Unmarshal decodes a document of any kind. strict is the error if a field is unknown, or appears twice in JSON;
-// in this case the rest of the document has been decoded.
+// Unmarshal decodes a document of any kind. err is also the error for a field that appears twice. strict is the
+// error for unknown fields; in this case the rest of the document has been decoded.
 func Unmarshal(content []byte, into any) (strict, err error) {
 	document, err := yaml.YAMLToJSONStrict(content)
 	if err != nil {

@@ -83,7 +83,7 @@ func (p policies) key(v *resource.Quantity) string {
 	return strconv.FormatInt(v.Value(), 10)
 }
 
-// exact returns a copy of a quantity: AsDec changes its receiver.
+// exact returns a copy of a quantity, for a call of AsDec, which changes its receiver.
 func exact(v *resource.Quantity) *resource.Quantity {
 	c := v.DeepCopy()
 	return &c

@@ -67,7 +67,8 @@ func parseDays(s string) (time.Duration, error) {
 	return time.ParseDuration(s)
 }
 
-// defaultRetention applies to everything on a disk, unless HistoryRetention has a rule without a scope.
+// defaultRetention is for the embedded store, unless HistoryRetention has a rule without a scope. It does not
+// apply to the resources in shortLived.
 const defaultRetention = 24 * time.Hour
 
 // Parse returns how long the store keeps old versions, with the most specific rules first. It returns no rules if

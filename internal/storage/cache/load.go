@@ -152,8 +152,8 @@ func (r *Resource) fetch(ctx context.Context, load *load) (fetchResult, error) {
 	return fetchResult{all: all, limit: limit, objects: edit.Done(), bytes: bytes, revision: revision, began: start}, err
 }
 
-// install ends a load with the objects that were read. It returns false if they are too old, or if more objects are
-// required than were read; the load must then be repeated.
+// install ends a load with the objects that were read. It returns false if they are too old, or if the read
+// stopped at the limit of the load and the limit was raised meanwhile. The load must then be repeated.
 func (r *Resource) install(load *load, f fetchResult) bool {
 	r.write.Lock()
 	defer r.write.Unlock()

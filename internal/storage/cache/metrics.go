@@ -89,7 +89,7 @@ const (
 // another store.
 var sourceNames = [sources]string{"etcd", "watchcache"}
 
-// These are the gauges of the state of a cache.
+// These are the metrics of the state of a cache. cacheLoads is a counter, all others are gauges.
 const (
 	cacheRevision = iota
 	cacheBytes

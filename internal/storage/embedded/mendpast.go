@@ -300,7 +300,7 @@ func (t *olderTables) close() (err error) {
 	return err
 }
 
-// saveKept computes the figures in kept again and saves them.
+// saveKept computes kept.Bytes again and saves kept.
 func (m *mender) saveKept(ctx context.Context) error {
 	k := &m.kept
 	if len(k.Rules) == 0 {

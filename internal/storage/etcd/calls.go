@@ -19,7 +19,8 @@ type Recorder interface {
 	MessageReceived(kind, method string)
 	// CallEnded is called after a call. code is the name of its gRPC code, such as OK or Unavailable.
 	CallEnded(kind, method, code string)
-	// LeaseFull is called when a lease is no longer assigned to further keys. keys is the number of its keys.
+	// LeaseFull is called when a new lease replaces one for the same time to live. keys is the number of keys of
+	// the old lease.
 	LeaseFull(keys int)
 }
 

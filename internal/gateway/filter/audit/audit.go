@@ -38,7 +38,8 @@ type Auditor struct {
 	// Rejected for each request that is refused because its event could not be stored.
 	Observe         func(audit.Level)
 	Count, Rejected func()
-	// MaxObjectBytes is the largest response body that is recorded, in bytes. 0 means no limit.
+	// MaxObjectBytes is the largest response body that is recorded, in bytes. 0 and values above maxCapture mean
+	// maxCapture.
 	MaxObjectBytes int64
 }
 

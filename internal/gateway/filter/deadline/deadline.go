@@ -51,10 +51,14 @@ type Options struct {
 // New returns the filter. A client can ask for a shorter time than the limit with the
 // parameter timeout. When the time is up, or the client has gone away, the context of the
 // request ends, and reading the body fails. Any error that follows from that is answered 504
-// (see package apiresponse). The request ends even if its handler does not return; for that
-// the handler runs on a goroutine of its own, unless it only reads objects. A long-running
-// request has no deadline; its context ends when the server stops, and soon after that writing
-// fails, so that a client that does not read cannot delay the stop.
+// (see package apiresponse).
+//
+// A handler of a get or a list returns soon after its context has ended (see readsObjects). Any
+// other handler runs on a goroutine of its own, so that the request ends in time even if the
+// handler does not return.
+//
+// A long-running request has no deadline. Its context ends when the server stops, and soon
+// after that writing fails, so that a client that does not read cannot delay the stop.
 func New(o Options) func(http.Handler) http.Handler {
 	o.workers, o.uploads = newWorkers(o.Stopping), newUploads(o.Stopping, o.BodyGrace)
 	return func(next http.Handler) http.Handler {

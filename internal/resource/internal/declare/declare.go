@@ -104,7 +104,8 @@ func FieldLabel(_, label string) error {
 	return kerrors.NewBadRequest("field label not supported: " + label)
 }
 
-// FieldLabelForKind returns a function that makes this error with the name of the kind.
+// FieldLabelForKind returns a function like FieldLabel. Its error for an unknown field label has the name of the
+// kind.
 func FieldLabelForKind(kind string) func(version, label string) error {
 	return func(_, label string) error {
 		return kerrors.NewBadRequest(fmt.Sprintf("field label %q not supported for %s", label, kind))

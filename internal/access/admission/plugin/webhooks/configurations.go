@@ -120,7 +120,7 @@ type lister struct {
 	p             *Plugins
 	clients       *webhook.Pool
 	configuration string
-	seen          map[string]int // how many webhooks of a name there were
+	seen          map[string]int // by name: the number of webhooks that add has added so far
 	hooks         []*hook
 }
 
