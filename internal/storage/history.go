@@ -111,6 +111,8 @@ type ChangesRequest struct {
 	// Limit is the largest number of changes; 0 means no limit. The result may exceed it, because it always has
 	// all changes of its last revision.
 	Limit int
+	// Bytes ends the result after the revision with which the values have that many bytes together; 0 means no limit.
+	Bytes int
 	// KeysOnly leaves the values out.
 	KeysOnly bool
 	// Examine is the largest number of revisions that are examined, also of other keys; 0 means no limit.

@@ -146,7 +146,7 @@ func (s *Store) Changes(ctx context.Context, r storage.ChangesRequest) (_ storag
 	defer versions.Close()
 	h, clock := logReader{it: versions}, s.clock.snapshot()
 	result := storage.ChangesResult{Through: max(through, r.After), After: r.After}
-	first, last := logKey(r.After+1), logKey(through)
+	first, last, size := logKey(r.After+1), logKey(through), 0
 	seek, next, before := func() bool { return it.SeekGE(first) }, it.Next, int64(-1)
 	if r.Backwards {
 		seek, next, before = func() bool { return it.SeekLT(logKey(through + 1)) }, it.Prev, 1
@@ -157,7 +157,8 @@ func (s *Store) Changes(ctx context.Context, r storage.ChangesRequest) (_ storag
 		if err != nil {
 			return result, err
 		}
-		if r.Examine > 0 && result.Examined == r.Examine || r.Limit > 0 && len(result.Changes) >= r.Limit {
+		if r.Examine > 0 && result.Examined == r.Examine || r.Limit > 0 && len(result.Changes) >= r.Limit ||
+			r.Bytes > 0 && size >= r.Bytes {
 			result.Through, result.More = revision+before, true
 			return result, nil
 		}
@@ -180,6 +181,7 @@ func (s *Store) Changes(ctx context.Context, r storage.ChangesRequest) (_ storag
 			c, err := h.change(op, revision, r.KeysOnly)
 			c.Time, c.By, c.Deadline = w.time(), bytes.Clone(w.by), clock.toWallTime(c.Deadline)
 			result.Changes = append(result.Changes, c)
+			size += len(c.Entry.Value)
 			return err
 		})
 		if err != nil {

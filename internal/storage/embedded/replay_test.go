@@ -87,12 +87,19 @@ func TestReplayTwin(t *testing.T) {
 			last := from
 			for range 1 + rng.IntN(3) {
 				randomCommits(t, s, rng, rng.IntN(60))
-				result, err := s.Changes(t.Context(), storage.ChangesRequest{After: last})
-				if err != nil {
-					t.Fatal(err)
+				for more := true; more; {
+					bytes := rng.IntN(5000)
+					result, err := s.Changes(t.Context(), storage.ChangesRequest{After: last, Bytes: bytes})
+					if err != nil {
+						t.Fatal(err)
+					}
+					// The revision that reaches the limit is the last one. It has at most 3 values of less than 2,000 bytes.
+					if size := valueBytes(result.Changes); bytes > 0 && size >= bytes+6000 {
+						t.Errorf("%d bytes of values, want about %d", size, bytes)
+					}
+					segments = appendSegment(t, segments, last, result)
+					last, more = result.Through, result.More
 				}
-				segments = appendSegment(t, segments, last, result)
-				last = result.Through
 			}
 
 			o := testOptions(Options{Dir: t.TempDir()})
@@ -120,6 +127,13 @@ func TestReplayTwin(t *testing.T) {
 			}
 		})
 	}
+}
+
+func valueBytes(changes []storage.Change) (n int) {
+	for i := range changes {
+		n += len(changes[i].Entry.Value)
+	}
+	return n
 }
 
 // appendSegment appends a segment with its length.

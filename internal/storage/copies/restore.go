@@ -1,0 +1,116 @@
+package copies
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"filippo.io/age"
+
+	"github.com/keelson-dev/keelson/internal/storage/backup"
+	"github.com/keelson-dev/keelson/internal/storage/changelog"
+	"github.com/keelson-dev/keelson/internal/storage/embedded"
+)
+
+// Restored is a state that was made out of a copy.
+type Restored struct {
+	Revision int64
+	// Time is when the last change was made.
+	Time time.Time
+}
+
+// Restore makes a store in o.Dir, which must not contain one, as a plan says: with the revisions that it had. All objects are
+// verified. work is a directory for the image while it is read. After an error, o.Dir cannot be used.
+func (p *Plan) Restore(
+	ctx context.Context, b Bucket, o embedded.Options, work string, identities []age.Identity,
+) (out Restored, err error) {
+	path := filepath.Join(work, "image")
+	if err := p.fetchImage(ctx, b, path); err != nil {
+		return out, fmt.Errorf("%s: %w", p.Image.Name, err)
+	}
+	defer func() { err = errors.Join(err, os.Remove(path)) }()
+	f, err := backup.OpenFile(path, identities)
+	if err != nil {
+		return out, fmt.Errorf("%s: %w", p.Image.Name, err)
+	}
+	defer f.Close()
+	image, err := backup.Restore(ctx, f, o, backup.RestoreOptions{KeepRevisions: true, Now: p.Image.Time})
+	if err != nil {
+		return out, fmt.Errorf("%s: %w", p.Image.Name, err)
+	}
+	if image.Revision != p.Image.Revision {
+		return out, fmt.Errorf("%s is of revision %d", p.Image.Name, image.Revision)
+	}
+	out = Restored{image.Revision, p.Image.Time}
+	open := func(r io.Reader) (io.Reader, error) {
+		if len(identities) == 0 {
+			return nil, backup.ErrEncrypted
+		}
+		return age.Decrypt(r, identities...)
+	}
+	out.Revision, err = embedded.Replay(ctx, o, p.transactions(ctx, b, open, &out))
+	return out, err
+}
+
+// fetchImage copies the image to a file.
+func (p *Plan) fetchImage(ctx context.Context, b Bucket, path string) (err error) {
+	in, err := b.Get(ctx, p.Image.Name)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	const private = 0o600
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, private)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	_, err = io.Copy(&contextWriter{ctx, f}, in)
+	return err
+}
+
+// transactions returns the transactions after the image, up to the moment of the plan. It sets the time of out to that of the last one.
+func (p *Plan) transactions(
+	ctx context.Context, b Bucket, open func(io.Reader) (io.Reader, error), out *Restored,
+) iter.Seq2[changelog.Transaction, error] {
+	return func(yield func(changelog.Transaction, error) bool) {
+		last, ended := p.Image.Revision, false
+		for _, x := range p.Segments {
+			from := last
+			err := readSegment(ctx, b, x, open, func(t changelog.Transaction) error {
+				switch {
+				case t.Revision <= from || ended:
+					return nil // an overlap, or it is read only to be verified
+				case p.Revision > 0 && t.Revision > p.Revision, !p.Time.IsZero() && t.Time.After(p.Time):
+					ended = true
+					return nil
+				}
+				last, out.Time = t.Revision, t.Time
+				if !yield(t, nil) {
+					return io.EOF
+				}
+				return nil
+			})
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if err != nil {
+				yield(changelog.Transaction{}, err)
+				return
+			}
+			if ended {
+				return
+			}
+			last = x.Through
+		}
+	}
+}
+
+// Encrypted reports whether an object is encrypted.
+func (o *Object) Encrypted() bool { return strings.HasSuffix(o.Name, encrypted) }
