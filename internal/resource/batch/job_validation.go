@@ -169,9 +169,30 @@ func validateIndexed(s *batchv1.JobSpec, path *field.Path) field.ErrorList {
 					field.Invalid(path.Child("maxFailedIndexes"), *n, fmt.Sprintf("must be less than or equal to %d", most)))
 			}
 		}
+		if n := s.Completions; n != nil && *n > most && s.BackoffLimitPerIndex != nil {
+			errs = append(errs, validateManyIndexes(s, path, most)...)
+		}
 	}
 	return append(errs, field.RequiredIf(s.MaxFailedIndexes != nil && s.BackoffLimitPerIndex == nil,
 		path.Child("backoffLimitPerIndex"), "when maxFailedIndexes is specified")...)
+}
+
+// validateManyIndexes validates a job with more than many completions whose indexes fail one by one. Its status lists the failed
+// indexes, so its size depends on how many may fail, and on how many fail at the same time (KEP-3850).
+func validateManyIndexes(s *batchv1.JobSpec, path *field.Path, many int32) field.ErrorList {
+	const most = 10_000
+	atMost := fmt.Sprintf("must be less than or equal to %d when completions are above %d and used with backoff limit per index",
+		most, many)
+	failed, parallel := s.MaxFailedIndexes, s.Parallelism
+	errs := field.RequiredIf(failed == nil, path.Child("maxFailedIndexes"),
+		fmt.Sprintf("must be specified when completions is above %d", many))
+	if parallel != nil && *parallel > most {
+		errs = append(errs, field.Invalid(path.Child("parallelism"), *parallel, atMost))
+	}
+	if failed != nil && *failed > most {
+		errs = append(errs, field.Invalid(path.Child("maxFailedIndexes"), *failed, atMost))
+	}
+	return errs
 }
 
 var (
@@ -200,6 +221,7 @@ func validateFailurePolicy(p *batchv1.PodFailurePolicy, s *batchv1.JobSpec, path
 		if r.OnExitCodes != nil {
 			errs = append(errs, validateExitCodes(r.OnExitCodes, &s.Template.Spec, at.Child("onExitCodes"))...)
 		}
+		errs = append(errs, field.MaxItems(at.Child("onPodConditions"), len(r.OnPodConditions), most)...)
 		for k, c := range r.OnPodConditions {
 			at := at.Child("onPodConditions").Index(k)
 			errs = append(errs, field.LabelKey(at.Child("type"), c.Type)...)
@@ -251,7 +273,7 @@ func validateExitCodes(
 }
 
 func validateSuccessPolicy(p *batchv1.SuccessPolicy, s *batchv1.JobSpec, path *field.Path) field.ErrorList {
-	const most = 20
+	const most, mostIndexes = 20, 64 << 10
 	path = path.Child("rules")
 	if len(p.Rules) == 0 {
 		return field.ErrorList{
@@ -265,6 +287,9 @@ func validateSuccessPolicy(p *batchv1.SuccessPolicy, s *batchv1.JobSpec, path *f
 			"at least one of succeededCount or succeededIndexes must be specified")...)
 		var indexes int32
 		if r.SucceededIndexes != nil {
+			if len(*r.SucceededIndexes) > mostIndexes {
+				errs = append(errs, field.TooLong(at.Child("succeededIndexes"), "", mostIndexes))
+			}
 			n, err := countIndexes(*r.SucceededIndexes, completions)
 			if err != nil {
 				errs = append(errs, field.Invalid(at.Child("succeededIndexes"), *r.SucceededIndexes,
