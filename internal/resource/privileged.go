@@ -18,6 +18,8 @@ func ForbidPrivileged(kinds []*registry.Kind) {
 		if !hasPodSpec(k) {
 			continue
 		}
+		// Update functions of subresources are wrapped too: a client can add an ephemeral container to a pod only
+		// through its subresource.
 		s := &k.Strategy
 		s.ValidateCreate, s.ValidateUpdate = andPrivileged(s.ValidateCreate), andPrivileged(s.ValidateUpdate)
 		for i := range k.Subresources {
@@ -43,6 +45,7 @@ func andPrivileged(next validate) validate {
 
 // hasPodSpec reports whether objects of a kind contain the spec of a pod.
 func hasPodSpec(k *registry.Kind) bool {
+	// An object of the storage version is enough: validation sees objects only in that version.
 	v := k.Version(k.Storage.Version)
 	if v == nil || v.New == nil {
 		return false
@@ -88,6 +91,8 @@ func privileged(obj registry.Object) field.ErrorList {
 		return nil
 	}
 	var errs field.ErrorList
+	// host is true if the pod or one of its containers is a host-process one. There is one error for all of them,
+	// at the spec.
 	host := spec.SecurityContext != nil && onHost(spec.SecurityContext.WindowsOptions)
 	check := func(list string, i int, c *corev1.SecurityContext) {
 		if c == nil {

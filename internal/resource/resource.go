@@ -62,6 +62,7 @@ func Kinds(gates features.Gates) []*registry.Kind {
 		storagemigration.Kinds(gates),
 		lifecycle.Kinds(gates),
 	)
+	// A server that emulates an older release serves its versions. This comes last, because it needs all kinds.
 	declare.ForRelease(kinds, gates.Release())
 	return kinds
 }

@@ -18,7 +18,8 @@ func noteSent(r *http.Request, gvk schema.GroupVersionKind, obj registry.Object)
 	audit.From(r.Context()).SetRequestObject(obj, func() ([]byte, error) { return document(gvk, obj) })
 }
 
-// document encodes obj with apiVersion and kind, and leaves it as it is.
+// document encodes obj with apiVersion and kind, and leaves it as it is. A custom resource that declares a kind
+// already has all of its document.
 func document(gvk schema.GroupVersionKind, obj registry.Object) ([]byte, error) {
 	if tree, ok := obj.(*unstructured.Unstructured); ok && tree.GetKind() != "" {
 		return scheme.MarshalTree(tree)

@@ -29,6 +29,8 @@ func (h *Handler) blame(w http.ResponseWriter, r *http.Request, info *request.In
 		return apierr.PathNotFound()
 	}
 	ctx := r.Context()
+	// All permissions are checked before the first version is read, so that the answer does not tell whether the
+	// object exists.
 	if err := h.past.mayRead(ctx, info, info.Namespace); err != nil {
 		return err
 	}
@@ -83,6 +85,8 @@ type blaming struct {
 	versions, bytes, held int
 }
 
+// read reads pages of versions until the origin of every field is known, or a limit is reached. The limits are
+// checked after each page, so the last page may exceed them.
 func (b *blaming) read(ctx context.Context) error {
 	if err := hold(b.r, registry.MemoryOfChanges); err != nil {
 		return err
@@ -158,9 +162,11 @@ func (b *blaming) add(ctx context.Context, changes []registry.PastChange, more b
 // name: earlier versions say nothing about this object.
 func (b *blaming) addOne(c *history.Change, version history.Object) (goesOn bool, err error) {
 	switch {
+	// The object is deleted now. The answer is about its last version, and names the deletion too.
 	case b.first == nil && b.deletion == nil && (c.Type == history.Deleted || c.Type == history.Expired):
 		b.deletion = c
 		return true, nil
+	// Without the newest version there is nothing to explain. An older one would only shorten the answer.
 	case b.first == nil && version.JSON == nil && c.Type != history.Deleted && c.Type != history.Expired:
 		return false, kerrors.NewInternalError(version.Err)
 	case version.JSON == nil, b.first != nil && c.UID != b.first.UID:

@@ -14,6 +14,7 @@ func (h *Handler) blockers(w http.ResponseWriter, r *http.Request, info *request
 	if info.Rest != "" || info.Name == "" || h.o.Blockers == nil {
 		return apierr.PathNotFound()
 	}
+	// Memory is counted before it is used: the finder reads further objects and changes.
 	if err := hold(r, registry.MemoryOfChanges); err != nil {
 		return err
 	}

@@ -42,6 +42,7 @@ func (s *served) decodeOwn(r *http.Request, in incoming) (registry.Object, error
 	track := in.validation != patch.Ignore
 	decoded, strict, err := d.Decode(in.media, in.body, track)
 	switch {
+	// Custom resources have no protobuf encoding, so the message does not offer it.
 	case errors.Is(err, scheme.ErrNoProtobuf):
 		return nil, apierr.UnsupportedMediaType([]string{scheme.TypeJSON, scheme.TypeYAML})
 	case err != nil:
@@ -65,6 +66,7 @@ func reportStrict(d scheme.Decoder, r *http.Request, gvk schema.GroupVersionKind
 	switch {
 	case len(strict) == 0:
 		return nil
+	// With Ignore nothing was tracked, so strict is empty then.
 	case v == patch.Strict:
 		return d.StrictError(gvk, strict)
 	}

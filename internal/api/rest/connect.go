@@ -48,6 +48,7 @@ func (cn connector) serve(w http.ResponseWriter, r *http.Request, info *request.
 			return err
 		}
 	} else if r.URL.Query().Has("dryRun") {
+		// A command cannot be run without its effects. Any value is refused, also an empty one.
 		return kerrors.NewBadRequest("dryRun is not supported")
 	}
 	options, err := c.Options(connectQuery(r, info, c))
@@ -89,7 +90,8 @@ func (cn connector) serve(w http.ResponseWriter, r *http.Request, info *request.
 }
 
 // connectQuery returns the query from which the options are decoded. If the subresource takes a path, it sets the
-// parameter path to the path below the subresource.
+// parameter path to the path below the subresource. A slash at the end is kept: /proxy/a/ and /proxy/a may be
+// different pages of the server behind the proxy.
 func connectQuery(r *http.Request, info *request.Info, c *registry.Connect) url.Values {
 	query := r.URL.Query()
 	if !c.TakesPath {
@@ -107,7 +109,7 @@ func connectQuery(r *http.Request, info *request.Info, c *registry.Connect) url.
 }
 
 // mayCreate returns an error if the user may not create the subresource. For a POST, authorization has already
-// checked this.
+// checked this. For a GET, which begins a WebSocket, it has checked only the verb get: see NeedsCreate.
 func (cn connector) mayCreate(ctx context.Context, info *request.Info) error {
 	user := request.UserFrom(ctx)
 	if info.Verb == "create" || cn.authorizer == nil {
@@ -141,6 +143,7 @@ func connectError(gr schema.GroupResource, err error) error {
 		return err
 	case errors.As(err, &location):
 		return kerrors.NewInternalError(location)
+	// For example, a plain GET of pods/exec, which needs a WebSocket or SPDY.
 	case errors.Is(err, proxy.ErrUpgradeRequired):
 		return kerrors.NewBadRequest(err.Error())
 	case errors.As(err, new(*proxy.UnreachableError)):
@@ -177,6 +180,7 @@ func (cn connector) forward(w http.ResponseWriter, r *http.Request, d *registry.
 }
 
 // stream forwards a connection to a kubelet. WebSockets are translated unless the kubelet takes them as they are.
+// Clients send WebSockets since kubectl 1.31 by default (KEP-4006), but kubelets may only speak SPDY.
 func (cn connector) stream(w http.ResponseWriter, r *http.Request, info *request.Info, d *registry.Destination) {
 	forwarder := &proxy.Handler{
 		Target: d.Target, UpgradeOnly: true, BytesPerSecond: cn.bytesPerSecond, Error: answerConnectError,
@@ -197,11 +201,14 @@ func (cn connector) stream(w http.ResponseWriter, r *http.Request, info *request
 	}
 }
 
-// maxErrorText limits the bytes that are read of an error of a kubelet.
+// maxErrorText limits the bytes that are read of an error of a kubelet. kube-apiserver has the same limit. The
+// rest of a longer text is dropped.
 const maxErrorText = 50000
 
 // readFrom sends a GET to the destination and responds with the body of its answer.
 func (cn connector) readFrom(w http.ResponseWriter, r *http.Request, info *request.Info, d *registry.Destination) error {
+	// The transport carries the credentials of this server. A kubelet must not be able to send them to another
+	// host by a redirect.
 	client := http.Client{Transport: d.Transport, CheckRedirect: func(*http.Request, []*http.Request) error {
 		return errors.New("redirects forbidden")
 	}}
@@ -227,6 +234,7 @@ func (cn connector) readFrom(w http.ResponseWriter, r *http.Request, info *reque
 	w.WriteHeader(http.StatusOK)
 	to := io.Writer(w)
 	controller := http.NewResponseController(w)
+	// The head is sent now: a client that follows a log sees that the connection works before the first line.
 	if err := controller.Flush(); err == nil && d.Flush {
 		to = flushingWriter{w, controller}
 	}
@@ -236,7 +244,8 @@ func (cn connector) readFrom(w http.ResponseWriter, r *http.Request, info *reque
 	return nil
 }
 
-// readError returns the error that a kubelet has sent instead of a log.
+// readError returns the error that a kubelet has sent instead of a log. As in kube-apiserver, only 400 and 500
+// keep their reason. Other codes are passed on with a general message, which contains the text.
 func readError(response *http.Response, info *request.Info) error {
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxErrorText))
 	if err != nil {

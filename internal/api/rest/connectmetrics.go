@@ -64,7 +64,8 @@ func (c *ConnectMetrics) log(unverified bool) {
 	c.logs.WithLabelValues(usage).Inc()
 }
 
-// logFailed counts the error of a request to a kubelet if it is about the certificate.
+// logFailed counts the error of a request to a kubelet if it is about the certificate. The text is compared, as
+// in kube-apiserver: the errors of package x509 have no common type.
 func (c *ConnectMetrics) logFailed(err error) {
 	if strings.Contains(err.Error(), "x509:") {
 		c.logTLSFailures.Inc()

@@ -54,6 +54,7 @@ func (c *CustomResource) verb(info *request.Info) (verbFunc, error) {
 		return nil, kerrors.NewMethodNotSupported(c.s.gr, info.Verb)
 	}
 	sub := c.s.Kind.Subresource(info.Subresource)
+	// A subresource that the definition declares comes before a hidden one of the same name.
 	switch verb := c.s.hiddenVerb(info); {
 	case sub == nil && verb != nil:
 		return verb, nil
@@ -65,13 +66,15 @@ func (c *CustomResource) verb(info *request.Info) (verbFunc, error) {
 	return c.s.verbOf(sub, info.Verb), nil
 }
 
-// needsName are the verbs of one object.
+// needsName are the verbs of one object. kube-apiserver serves custom resources without a router, so such a path
+// is found and its name is missing. Built-in kinds answer 405 (allows).
 var needsName = []string{"get", "update", "patch", "delete"}
 
 // guarded returns verb, or a function that returns the error if verb needs a name and the path has none.
 func (c *CustomResource) guarded(info *request.Info, verb verbFunc) verbFunc {
 	if info.Name == "" && slices.Contains(needsName, info.Verb) {
 		return func(h *Handler, _ http.ResponseWriter, r *http.Request, _ *request.Info, s *served) error {
+			// kube-apiserver checks the type of a patch first, so a wrong type gets 415 and not 400.
 			if info.Verb == "patch" {
 				if _, err := h.requests.patchTypeOf(r, s); err != nil {
 					return err

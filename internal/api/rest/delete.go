@@ -42,6 +42,8 @@ func (h *Handler) delete(w http.ResponseWriter, r *http.Request, info *request.I
 	if result.Deleted && !s.Requests().ReturnDeleted {
 		return writeDeleted(w, r, s, accepted, result.Object)
 	}
+	// 202 would be right whenever the object stays. kube-apiserver answers it only for the deprecated
+	// orphanDependents=false, because older clients expect 200.
 	code := http.StatusOK
 	if o := options.OrphanDependents; !result.Deleted && o != nil && !*o { //nolint:staticcheck // deprecated, still served
 		code = http.StatusAccepted
@@ -74,7 +76,8 @@ func (s *served) warnOfOrphans(r *http.Request, o *metav1.DeleteOptions) {
 	}
 }
 
-// writeDeleted responds with the Status of a completed deletion.
+// writeDeleted responds with the Status of a completed deletion. It decodes the stored version: the UID is the
+// same in all versions, and no conversion webhook is needed.
 func writeDeleted(
 	w http.ResponseWriter, r *http.Request, s *served, accepted negotiate.Accepted, o *cache.Object,
 ) error {
@@ -89,6 +92,7 @@ func writeDeleted(
 
 // deleteOptions reads DeleteOptions from the body or, without one, the query.
 func (q requests) deleteOptions(r *http.Request) (*metav1.DeleteOptions, error) {
+	// A DELETE without a body may have any Content-Type.
 	media, err := q.formats.Body(r)
 	if err != nil && r.ContentLength != 0 {
 		return nil, err
@@ -104,11 +108,13 @@ func (q requests) deleteOptions(r *http.Request) (*metav1.DeleteOptions, error) 
 		}
 		noteDeleteOptions(r, options)
 	} else if r.URL.RawQuery != "" {
+		// The options come either from the body or from the query. If there is a body, the query is ignored.
 		values, _ := url.ParseQuery(r.URL.RawQuery)
 		if err := metav1.Convert_url_Values_To_v1_DeleteOptions(&values, options, nil); err != nil {
 			return nil, kerrors.NewBadRequest(err.Error())
 		}
 	}
+	// Without the gate the option does not exist, and unknown fields of DeleteOptions are ignored.
 	if !q.unsafeDeletes {
 		options.IgnoreStoreReadErrorWithClusterBreakingPotential = nil
 	}
@@ -118,7 +124,8 @@ func (q requests) deleteOptions(r *http.Request) (*metav1.DeleteOptions, error) 
 	return options, nil
 }
 
-// checkOptionsKind returns an error for a body that is not a DeleteOptions.
+// checkOptionsKind returns an error for a body that is not a DeleteOptions. The kind may be missing. A
+// DeleteOptions of any group and version is accepted.
 func checkOptionsKind(gvk schema.GroupVersionKind) error {
 	if gvk.Kind == "" || gvk.Kind == "DeleteOptions" {
 		return nil
@@ -127,11 +134,15 @@ func checkOptionsKind(gvk schema.GroupVersionKind) error {
 		gvk.Group, gvk.Version = metav1.GroupName, "v1"
 	}
 	if gvk.Kind == "Status" && gvk.Version == "v1" && (gvk.Group == "" || gvk.Group == metav1.GroupName) {
+		// kube-apiserver knows a Status in this place, but cannot convert it; other kinds are unknown to it. So
+		// the errors differ.
 		return errors.New("converting (v1.Status) to (v1.DeleteOptions): unknown conversion")
 	}
 	return scheme.NotRegistered(gvk)
 }
 
+// decodeDeleteOptions decodes the body of a DELETE. It checks the kind first, so that an object that was sent by
+// mistake deletes nothing. Unknown fields are ignored: a DELETE has no fieldValidation.
 func decodeDeleteOptions(media scheme.Media, body []byte, into *metav1.DeleteOptions) error {
 	if media == scheme.Protobuf {
 		envelope, err := scheme.OpenBody(body)
@@ -185,6 +196,7 @@ func (h *Handler) deleteCollection(w http.ResponseWriter, r *http.Request, info 
 	if ptr.Deref(options.IgnoreStoreReadErrorWithClusterBreakingPotential, false) {
 		return refuseUnsafeCollection()
 	}
+	// Exactly the objects of that state are deleted, and none that was created later.
 	if list.ResourceVersion != "" && list.ResourceVersion != "0" && list.ResourceVersionMatch == "" {
 		list.ResourceVersionMatch = metav1.ResourceVersionMatchExact
 	}
@@ -196,11 +208,13 @@ func (h *Handler) deleteCollection(w http.ResponseWriter, r *http.Request, info 
 	workers, ctx := errgroup.WithContext(r.Context())
 	workers.SetLimit(max(h.o.DeleteCollectionWorkers, 1))
 	err = p.each(ctx, func(o *cache.Object) error {
+		// The goroutine must not refer to the object, which a streamed page does not keep.
 		namespace, name := o.Namespace, o.Name
 		workers.Go(func() error {
 			deletion := write.Deletion(s.Served, namespace, name, options.DeepCopy())
 			deletion.Options.Collection = true
 			_, err := h.o.Writes.Do(ctx, deletion)
+			// Another request was faster. The object is gone, which is what the client asked for.
 			if kerrors.IsNotFound(err) {
 				return nil
 			}

@@ -16,6 +16,8 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, info *request.Info
 	if err != nil {
 		return err
 	}
+	// Ignoring the parameter would be wrong: the client expects an object without the fields that the server
+	// sets.
 	if queryValue(r, "export") == "true" {
 		return kerrors.NewBadRequest("the export parameter, deprecated since v1.14, is no longer supported")
 	}
@@ -23,6 +25,8 @@ func (h *Handler) get(w http.ResponseWriter, r *http.Request, info *request.Info
 	if err != nil {
 		return err
 	}
+	// The error of the answer is explained too: an object that can be decrypted may still not be convertible to
+	// the version of the request.
 	o, err := s.Resource.Reader.Readable(r.Context(), found)
 	if err == nil {
 		err = h.answers.object(w, r, s, http.StatusOK, accepted, view{o: o})
@@ -44,6 +48,7 @@ func (h *Handler) read(r *http.Request, info *request.Info, s *served) (*cache.O
 	if rv == "" {
 		return s.latest(r.Context(), info)
 	}
+	// The two functions differ only in the code of the error: see UncachedGet.
 	parse := parseWatchVersion
 	if s.Kind.Requests.UncachedGet {
 		parse = parseVersion

@@ -14,7 +14,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// list responds with the objects of a collection.
+// list responds with the objects of a collection. The order of the checks is visible: a request with several
+// faults gets the error of the first check.
 func (h *Handler) list(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
 	accepted, err := h.requests.response(r, info, s)
 	if err != nil {
@@ -110,6 +111,8 @@ func (s *served) readPage(
 		return nil, err
 	}
 	p.revision, p.own = view.Revision(), !view.Loaded()
+	// The collector stopped retaining objects. The stream begins after the last one that it has, and reads the
+	// others again.
 	if kept := len(p.objects); c.tooLarge && (limit == 0 || kept < c.chosen) {
 		p.streamed = s.streamedPage(sel, view, p.objects[kept-1].Key+"\x00", max(limit-kept, 0))
 	}
@@ -119,8 +122,11 @@ func (s *served) readPage(
 	if !c.more {
 		return p, nil
 	}
+	// This is the smallest key after the last one of the page.
 	next := c.last + "\x00"
 	p.next = continueToken{Revision: p.revision, Start: next[len(sel.prefix()):]}.encode()
+	// With a selector, all other objects would have to be compared to count them. ListMeta documents that
+	// remainingItemCount is then unset.
 	if sel.everything() {
 		p.remaining, err = view.Remaining(ctx, sel.prefix(), start, next, c.chosen)
 	}
@@ -154,7 +160,8 @@ type collector struct {
 	waitingBytes int
 }
 
-// add returns false when the collector wants no more objects.
+// add returns false when the collector wants no more objects. It compares names and labels first, because they
+// need no decoding.
 func (c *collector) add(ctx context.Context, o *cache.Object) bool {
 	if c.full() {
 		return false
@@ -193,6 +200,8 @@ func (c *collector) choose(ctx context.Context, o *cache.Object) bool {
 	case c.yield != nil:
 		c.err = c.yield(o)
 		return c.err == nil
+	// With a limit, the objects are counted up to the limit, because the continue token comes before them in the
+	// answer.
 	case c.tooLarge:
 		return c.limit > 0
 	}
@@ -263,7 +272,8 @@ func (sel *selection) indexLabel() string {
 }
 
 // visit calls f for the objects that may match, in key order, using an index
-// where there is one. most is as in cache.View.Ascend.
+// where there is one. most is as in cache.View.Ascend. A name in all namespaces is no key, so it is looked for
+// among all objects.
 func (sel *selection) visit(
 	ctx context.Context, view *cache.View, start string, most int, f func(*cache.Object) bool,
 ) error {
@@ -286,6 +296,7 @@ func (sel *selection) visit(
 // resourceVersionMatch, limit and continue (API concepts, "Resource versions"). The
 // token is the continue parameter's, nil without one.
 func (s *served) viewFor(ctx context.Context, o *listOptions) (*cache.View, *continueToken, error) {
+	// The token has the revision of the first page, so another version would contradict it.
 	if o.Continue != "" {
 		if o.ResourceVersion != "" && o.ResourceVersion != "0" {
 			return nil, nil, kerrors.NewBadRequest("specifying resource version is not allowed when using continue")
@@ -300,6 +311,7 @@ func (s *served) viewFor(ctx context.Context, o *listOptions) (*cache.View, *con
 	if err != nil {
 		return nil, nil, err
 	}
+	// Without resourceVersionMatch, a limit makes a version exact. This rule is older than resourceVersionMatch.
 	exact := o.ResourceVersionMatch == metav1.ResourceVersionMatchExact ||
 		o.ResourceVersionMatch == "" && o.Limit > 0 && revision != 0
 	if exact {
@@ -338,7 +350,8 @@ func expired(err error, token *continueToken) error {
 	return gone
 }
 
-// listSize estimates the body's size.
+// listSize estimates the body's size. It is the sum of the stored values. The JSON of an object is often longer
+// than its protobuf.
 func (s *served) listSize(p *page) int {
 	n := 0
 	for _, o := range p.objects {

@@ -90,6 +90,7 @@ type continueToken struct {
 	Start string `json:"start"`
 }
 
+// continueVersion is the version of the encoding. kube-apiserver writes and accepts only this one.
 const continueVersion = "meta.k8s.io/v1"
 
 // inconsistent is the revision of a token that continues the list at the latest state.

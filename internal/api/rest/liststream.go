@@ -145,6 +145,7 @@ func (ba *batches) read(ctx context.Context) {
 
 // start waits for room for the next batch and begins to encode it.
 func (ba *batches) start(ctx context.Context) error {
+	// A batch with one very large object takes all places, not more: otherwise it would wait forever.
 	one := &batch{done: make(chan struct{}), places: min(1+ba.size/streamBatch, cap(ba.room))}
 	for range one.places {
 		select {
@@ -236,7 +237,8 @@ func (a answers) streamed(
 // partial reports whether items are the metadata of the objects.
 func (l *listStream) partial() bool { return l.accepted.As == negotiate.PartialMetadataList }
 
-// encoding returns a function that encodes batches of objects. item appends the encoding of one object to b.
+// encoding returns a function that encodes batches of objects. item appends the encoding of one object to b. The
+// metadata is the same in every version, so it needs no conversion webhook.
 func (l *listStream) encoding(
 	item func(ctx context.Context, b []byte, o *cache.Object) ([]byte, error),
 ) encodeBatch {
@@ -309,6 +311,8 @@ func (l *listStream) proto(size int) error {
 	head, meta := l.s.protoListHead(l.accepted, l.page)
 	l.b = append(head.AppendOpen(l.b, len(meta)+size), meta...)
 	err := l.page.inBatches(l.ctx, l.protoItems(), func(items []byte) (err error) {
+		// The length is already sent. An object whose encoding changed since, for example because a webhook
+		// answered differently, makes the list invalid.
 		if size -= len(items); size < 0 {
 			return errors.New("an object has another length than before")
 		}

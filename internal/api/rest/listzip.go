@@ -40,8 +40,11 @@ func (s *served) itemEncoding(ctx context.Context, accepted negotiate.Accepted) 
 	partial := accepted.As == negotiate.PartialMetadataList
 	proto := accepted.Media == scheme.Protobuf
 	switch {
+	// A Table has ages, which depend on the time of reading. The id of the encoding does not contain the version
+	// of the metadata, so only v1 is kept.
 	case accepted.As != negotiate.Plain && !partial, partial && accepted.AsVersion != "v1":
 		return itemEncoding{}, false
+	// YAML and indented JSON are made from the whole document.
 	case accepted.Media != scheme.JSON && !proto, accepted.Pretty:
 		return itemEncoding{}, false
 	case proto:

@@ -23,6 +23,7 @@ import (
 // deletecollection with asOf is refused, because it is not clear what it would delete. A subresource that opens a
 // connection, such as proxy, may have the parameter: it is for the program behind the connection.
 func checkAsOf(r *http.Request, info *request.Info, s *served) error {
+	// Nearly all requests end here, without parsing the query.
 	if !strings.Contains(r.URL.RawQuery, history.AsOf) || queryValue(r, history.AsOf) == "" {
 		return nil
 	}
@@ -30,6 +31,7 @@ func checkAsOf(r *http.Request, info *request.Info, s *served) error {
 	switch sub := s.Kind.Subresource(info.Subresource); {
 	case sub != nil && sub.Connect != nil:
 		return nil
+	// A parameter that would be ignored is refused: the client would take the present for the past.
 	case sub == nil && hidden != nil && !hidden.AsOf:
 		return kerrors.NewBadRequest("asOf is for get and list, not for " + info.Subresource)
 	}
@@ -85,6 +87,7 @@ func (h *Handler) page(
 		p, err := s.page(r, sel, o)
 		compacted := (*storage.CompactedError)(nil)
 		exact := o.ResourceVersionMatch == metav1.ResourceVersionMatchExact && o.Continue == ""
+		// A user without the permission gets the same error as from kube-apiserver, that the version is too old.
 		if !exact || !errors.As(err, &compacted) || h.past.mayRead(ctx, info, info.Namespace) != nil {
 			return p, err
 		}

@@ -43,6 +43,7 @@ type answers struct {
 	created func(r *http.Request, s *registry.Served, o *cache.Object)
 }
 
+// object answers with one object. If it returns an error, it has sent nothing yet.
 func (a answers) object(
 	w http.ResponseWriter, r *http.Request, s *served, code int, accepted negotiate.Accepted, v view,
 ) error {
@@ -87,6 +88,8 @@ func (a answers) list(
 			"you requested PartialObjectMetadata, but the requested object is a list (" + s.form.goType() + "List)",
 		)
 	}
+	// A document that is built whole takes several times the memory of its objects, so a large one is streamed in
+	// a simpler form.
 	if p.streamed != nil || s.isBuiltWhole(accepted) && s.listSize(p) > s.pageBytes {
 		return a.streamed(w, r, s, accepted, p)
 	}

@@ -33,7 +33,8 @@ func (s *served) appendCBOR(ctx context.Context, b []byte, v view) ([]byte, erro
 	return scheme.AppendCBOR(b, obj)
 }
 
-// writeCBORList answers a list of plain objects.
+// writeCBORList answers a list of plain objects. The whole list is in memory, so list refuses long ones before
+// (streamed).
 func (s *served) writeCBORList(w http.ResponseWriter, r *http.Request, p *page) error {
 	meta := map[string]any{"resourceVersion": strconv.FormatInt(p.revision, 10)}
 	if p.next != "" {
@@ -60,6 +61,8 @@ func (s *served) writeCBORList(w http.ResponseWriter, r *http.Request, p *page) 
 	return sendBody(w, r, http.StatusOK, scheme.CBOR, body)
 }
 
+// appendCBOREvent appends an event in CBOR. Only plain objects are encoded directly; the other forms are made
+// from JSON, as in other responses.
 func (st *watchStream) appendCBOREvent(ctx context.Context, b []byte, kind string, o *cache.Object) ([]byte, error) {
 	if st.accepted.As == negotiate.Plain {
 		obj, err := st.s.decoded(ctx, o)

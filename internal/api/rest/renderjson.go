@@ -199,6 +199,7 @@ func appendListHead(b []byte, p *page) []byte {
 	return append(b, `,"items":[`...)
 }
 
+// appendListMeta leaves out a count of 0, which means unknown or none, as kube-apiserver does.
 func appendListMeta(b []byte, p *page) []byte {
 	if p.revision == 0 {
 		return append(b, "{}"...) // computed lists have no version and no pages

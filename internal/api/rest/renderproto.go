@@ -14,6 +14,8 @@ import (
 
 var statusProto = wire.NewEnvelopeHead("v1", "Status")
 
+// appendProtoObject appends an object, or its metadata, in the envelope that tells a client the kind: a protobuf
+// message does not name its type.
 func (s *served) appendProtoObject(ctx context.Context, b []byte, accepted negotiate.Accepted, v view) ([]byte, error) {
 	if accepted.As == negotiate.PartialMetadata {
 		meta, err := s.Resource.Renderer.MetadataProto(ctx, v.o)
@@ -33,7 +35,7 @@ func (s *served) appendProtoObject(ctx context.Context, b []byte, accepted negot
 }
 
 // writeProtoList writes a list as protobuf. The envelope begins with the length of its content, which is the sum of the
-// lengths of the items.
+// lengths of the items. So each item is asked for twice, first for its length.
 func (s *served) writeProtoList(w http.ResponseWriter, r *http.Request, accepted negotiate.Accepted, p *page) error {
 	partial := accepted.As == negotiate.PartialMetadataList
 	head, meta := s.protoListHead(accepted, p)
@@ -90,7 +92,8 @@ func (s *served) listedProto(ctx context.Context, o *cache.Object, partial bool)
 }
 
 // appendProtoEvent appends a protobuf event: a length-prefixed WatchEvent message
-// whose object is enveloped.
+// whose object is enveloped. The length is a big-endian number of 4 bytes, which the clients of streams expect
+// (the framer of apimachinery).
 func (st *watchStream) appendProtoEvent(b []byte, kind string, object func([]byte) ([]byte, error)) ([]byte, error) {
 	buf := getBuffer()
 	defer putBuffer(buf)

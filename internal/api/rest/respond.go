@@ -17,7 +17,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/apiresponse"
 )
 
-// writeTyped answers one object that is not from the cache.
+// writeTyped answers one object that is not from the cache. head is used for protobuf only: JSON and CBOR have
+// the kind of obj itself.
 func writeTyped(
 	w http.ResponseWriter, r *http.Request, code int, accepted negotiate.Accepted, head wire.EnvelopeHead,
 	obj runtime.Object,
@@ -69,6 +70,7 @@ func writeBody(w http.ResponseWriter, r *http.Request, code int, accepted negoti
 	case accepted.Media == scheme.JSON && accepted.Pretty:
 		body = apiresponse.Indent(body)
 	}
+	// Both forms are in memory while the converted one is sent; sendBody counts that one.
 	if len(given) > request.FreeMemory && &given[0] != &body[0] {
 		if err := hold(r, cap(given)); err != nil {
 			return err
@@ -103,20 +105,23 @@ func sendBody(w http.ResponseWriter, r *http.Request, code int, media scheme.Med
 	}
 	header.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(code)
+	// A HEAD gets the length that the body of a GET would have, and no body (RFC 9110 section 9.3.2).
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(body)
 	}
 	return nil
 }
 
-// beginGzip sends the head of an answer whose body is compressed.
+// beginGzip sends the head of an answer whose body is compressed. Vary tells caches in between that another
+// client may get the body without compression (RFC 9110 section 12.5.5).
 func beginGzip(w http.ResponseWriter, code int) {
 	w.Header().Set("Content-Encoding", "gzip")
 	w.Header().Add("Vary", "Accept-Encoding")
 	w.WriteHeader(code)
 }
 
-// bufferSize is the size of the buffers for bodies.
+// bufferSize is the size of the buffers for bodies. A buffer is written when it has chunk bytes. The further
+// quarter is for the item that fills it; longer items are not copied to the buffer (stream.item).
 const bufferSize = chunk + chunk/4
 
 // buffers hold response bodies while they are put together.
@@ -125,6 +130,7 @@ var buffers = sync.Pool{New: func() any { b := make([]byte, 0, bufferSize); retu
 func getBuffer() *[]byte { return buffers.Get().(*[]byte) }
 
 func putBuffer(b *[]byte) {
+	// A pool with larger buffers would keep the memory of the largest responses.
 	const keep = 1 << 20
 	if cap(*b) > keep {
 		return

@@ -145,6 +145,7 @@ func (h *Handler) BuiltIn(r *registry.Served) http.Handler {
 	return builtIn{h, sync.OnceValue(func() *served { return newServed(r) })}
 }
 
+// newServed encodes the beginnings of answers once: they are the same for every request.
 func newServed(r *registry.Served) *served {
 	gv, kind := r.GVK.GroupVersion(), r.Kind
 	s := &served{
@@ -199,6 +200,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, s *served, verb 
 	if err := checkAsOf(r, info, s); err != nil {
 		return err
 	}
+	// Most requests are not traced. For them r is not copied.
 	if ctx, span := startVerb(w, r, info); span.Recording() {
 		defer span.End()
 		r = r.WithContext(ctx)
@@ -230,15 +232,18 @@ func (b builtIn) verb(r *http.Request, info *request.Info, s *served) (verbFunc,
 	if err := b.checkNamespace(info); err != nil {
 		return nil, err
 	}
+	// A path that no resource has gets 404 before the method is looked at, so a wrong method on it is not 405.
 	if !b.scopeMatches(info) || !wellFormedPath(info) || info.Verb == "proxy" {
 		return nil, apierr.PathNotFound() // nothing is served below /api/v1/proxy any more
 	}
 	if info.Subresource != "" {
 		return s.subresourceVerb(r, info)
 	}
+	// Reviews have no objects with a name: such a path does not exist, and the code is 404 and not 405.
 	if s.Resource.Virtual() && info.Name != "" && !s.Kind.HasVerb("get") {
 		return nil, apierr.PathNotFound()
 	}
+	// A HEAD has the verb get, but kube-apiserver has routes for HEAD only on proxies.
 	if r.Method == http.MethodHead || r.Method == http.MethodOptions {
 		return nil, apierr.PathMethodNotAllowed()
 	}
@@ -254,7 +259,7 @@ func (b builtIn) verb(r *http.Request, info *request.Info, s *served) (verbFunc,
 
 // wellFormedPath reports whether the path names a resource, an object or a subresource. It returns false if
 // something follows an empty subresource (".../NAME//status"), and for a subresource below the deprecated path
-// of a watch.
+// of a watch. For example, /api/v1/watch/nodes/n/status gets 404.
 func wellFormedPath(info *request.Info) bool {
 	if info.Subresource == "" {
 		return info.Rest == ""
@@ -263,7 +268,8 @@ func wellFormedPath(info *request.Info) bool {
 }
 
 // checkNamespace refuses the path of an object in a namespace if the name of the namespace is empty
-// (".../namespaces//pods/x"). Only lists and watches across namespaces may have such a path.
+// (".../namespaces//pods/x"). Only lists and watches across namespaces may have such a path. A path of an unknown
+// subresource is not refused here: it gets 404.
 func (b builtIn) checkNamespace(info *request.Info) error {
 	s := b.served()
 	if !s.Kind.Namespaced || !info.InNamespace || info.Namespace != "" || !wellFormedPath(info) {
@@ -275,6 +281,7 @@ func (b builtIn) checkNamespace(info *request.Info) error {
 	switch {
 	case info.Name != "":
 		return kerrors.NewBadRequest("Namespace parameter required.")
+	// As in kube-apiserver, a create gets 422 with the namespace of the object as the cause, and not 400.
 	case info.Verb == "create" && s.Kind.HasVerb("create"):
 		path := field.NewPath("metadata", "namespace")
 		return kerrors.NewInvalid(s.Kind.GroupKind(), "", field.ErrorList{field.Required(path, "")})
@@ -282,7 +289,8 @@ func (b builtIn) checkNamespace(info *request.Info) error {
 	return nil
 }
 
-// scopeMatches reports whether the scope of the resource allows the namespace in the path, or its absence.
+// scopeMatches reports whether the scope of the resource allows the namespace in the path, or its absence. So
+// /api/v1/namespaces/a is served, and /api/v1/namespaces/a/namespaces/a gets 404.
 func (b builtIn) scopeMatches(info *request.Info) bool {
 	s := b.served()
 	if !s.Kind.Namespaced {
@@ -308,6 +316,7 @@ func (b builtIn) allows(r *http.Request, info *request.Info) bool {
 		if info.Name == "" {
 			return false
 		}
+	// Objects of all namespaces cannot be deleted with one request.
 	case "deletecollection":
 		if s.Kind.Namespaced && info.Namespace == "" {
 			return false

@@ -21,6 +21,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, info *request.I
 	if answer == nil {
 		return notServed(info.Resource)
 	}
+	// A LocalSubjectAccessReview has only the path below a namespace.
 	if s.Kind.Namespaced && info.Namespace == "" {
 		return apierr.PathNotFound()
 	}
@@ -51,6 +52,7 @@ func (h *Handler) post(
 	if err != nil {
 		return err
 	}
+	// For example, a Binding has no object to return.
 	if result.Answer == nil {
 		return writeSuccess(w, r, http.StatusCreated, in.accepted, &metav1.Status{Code: http.StatusCreated})
 	}

@@ -43,6 +43,7 @@ func (h *Handler) getScale(w http.ResponseWriter, r *http.Request, info *request
 	return h.answers.scale(w, r, info, s, accepted, o)
 }
 
+// scale answers with the Scale of o, in the version autoscaling/v1 whatever the version of the request is.
 func (a answers) scale(
 	w http.ResponseWriter, r *http.Request, info *request.Info, s *served, accepted negotiate.Accepted, o *cache.Object,
 ) error {
@@ -56,6 +57,8 @@ func (a answers) scale(
 			return kerrors.NewBadRequest(err.Error())
 		}
 	}
+	// Only a custom resource may lack the field. As in kube-apiserver, a read answers 500, and a write without
+	// replicas 400.
 	if sub.Scale.Has != nil && !sub.Scale.Has(obj) {
 		return kerrors.NewInternalError(
 			fmt.Errorf("the spec replicas field %q does not exist", "."+strings.Join(sub.Scale.Path, ".")),
@@ -81,6 +84,8 @@ func (a answers) scale(
 	return writeTyped(w, r, http.StatusOK, accepted, scaleProto, scale)
 }
 
+// scaleColumns are those of built-in kinds. A Scale of a custom resource has other descriptions and types
+// (unstructuredScaleColumns).
 var scaleColumns = []metav1.TableColumnDefinition{
 	{Name: "Name", Type: "string", Description: metav1.ObjectMeta{}.SwaggerDoc()["name"]},
 	{Name: "Desired", Type: "integer", Description: autoscalingv1.ScaleSpec{}.SwaggerDoc()["replicas"]},

@@ -14,6 +14,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
+// updateScale serves a PUT of a Scale. The body is decoded once, and each attempt gets a copy, because an attempt
+// changes it.
 func (h *Handler) updateScale(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
 	in, err := h.requests.incoming(r, info, s, updateOptions)
 	if err != nil {
@@ -33,6 +35,8 @@ func (h *Handler) updateScale(w http.ResponseWriter, r *http.Request, info *requ
 	}})
 }
 
+// patchScale serves a PATCH of a Scale. Unlike other patches, it is applied to the Scale of the parent and never
+// to the parent, so that it cannot change anything else.
 func (h *Handler) patchScale(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
 	in, err := h.requests.incomingPatch(r, info, s)
 	if err != nil {
@@ -79,6 +83,8 @@ type scalePatch struct {
 	info *request.Info
 }
 
+// changed returns the patched Scale. It may be called again with a newer one. The warnings are sent also after an
+// error.
 func (p *scalePatch) changed(live *autoscalingv1.Scale) (*autoscalingv1.Scale, error) {
 	after := &autoscalingv1.Scale{}
 	before := live.DeepCopy()

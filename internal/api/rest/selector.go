@@ -36,9 +36,12 @@ func (f *fieldSet) resolve(label string) (string, error) {
 	if name, ok := f.version.FieldAliases[label]; ok {
 		return name, nil
 	}
+	// Kinds with an error of their own know metadata.namespace only if they are namespaced; the others accept it
+	// for every scope.
 	if label == "metadata.namespace" && !f.kind.Namespaced && f.kind.Selection.FieldError != nil {
 		return "", f.kind.Selection.FieldError(f.version.Name, label)
 	}
+	// A version with aliases has names of its own for all fields except those of metadata.
 	if f.names[label] && (len(f.version.FieldAliases) == 0 || strings.HasPrefix(label, "metadata.")) {
 		return label, nil
 	}
@@ -48,7 +51,8 @@ func (f *fieldSet) resolve(label string) (string, error) {
 	return "", fmt.Errorf("%q is not a known field selector: only \"metadata.name\", \"metadata.namespace\"", label)
 }
 
-// labelSet implements labels.Labels for the sorted labels of a cached object.
+// labelSet implements labels.Labels for the sorted labels of a cached object. The labels must be sorted by key,
+// as the cache keeps them: find is a binary search, so that matching makes no map for each object.
 type labelSet []cache.Label
 
 func (l labelSet) find(key string) (string, bool) {
@@ -82,6 +86,7 @@ type selection struct {
 	retain int
 }
 
+// requirement is one term of a field selector: "spec.nodeName=a" or, with equal false, "spec.nodeName!=a".
 type requirement struct {
 	field, value string
 	equal        bool
@@ -112,7 +117,8 @@ func newSelection(ctx context.Context, s *served, namespace, name, labelText, fi
 }
 
 // parse parses both selectors. It stores the label selector in sel, and returns the requirements of the field
-// selector for requireAll.
+// selector for requireAll. Selectors may be long and expensive; request.ServedLabels counts their memory for the
+// user.
 func (sel *selection) parse(ctx context.Context, labelText, fieldText string) (fields.Requirements, error) {
 	if labelText != "" {
 		parsed, err := request.ServedLabels(ctx, labelText)
@@ -151,6 +157,7 @@ func (sel *selection) requireAll(requirements fields.Requirements) error {
 // otherwise it must not.
 func (sel *selection) require(field, value string, equal bool) {
 	if field == "metadata.name" && equal {
+		// Two different names: no object matches, which is not an error.
 		if sel.name != "" && sel.name != value {
 			sel.fields = append(sel.fields, requirement{field, value, true})
 			return
@@ -161,6 +168,8 @@ func (sel *selection) require(field, value string, equal bool) {
 		}
 		return
 	}
+	// One index is enough: the requirement itself is kept too, and every object from the index is compared with
+	// all requirements.
 	if equal && sel.index == "" {
 		for _, f := range sel.s.Kind.Selection.Fields {
 			if f.Name == field && f.Index {
@@ -171,7 +180,8 @@ func (sel *selection) require(field, value string, equal bool) {
 	sel.fields = append(sel.fields, requirement{field, value, equal})
 }
 
-// everything reports whether there is no condition except the namespace.
+// everything reports whether there is no condition except the namespace. Only then the page can be made from
+// whole chunks of the cache, and remainingItemCount is known.
 func (sel *selection) everything() bool {
 	return sel.labels == nil && len(sel.fields) == 0 && sel.name == ""
 }
@@ -216,7 +226,8 @@ func (sel *selection) prefix() string {
 	return ""
 }
 
-// interest returns the changes that wake a watch of the selection.
+// interest returns the changes that wake a watch of the selection. It may include changes that the selection does
+// not match, but must not leave out any that it matches.
 func (sel *selection) interest() cache.Interest {
 	in := cache.Interest{}
 	if sel.s.Kind.Namespaced {

@@ -10,7 +10,7 @@ import (
 )
 
 // gzipThreshold is the size above which responses are compressed, as in
-// kube-apiserver.
+// kube-apiserver. The unit is bytes, before compression.
 const gzipThreshold = 128 << 10
 
 // chunk is the number of bytes in one write to the transport. With smaller writes the handler would wait at each
@@ -39,7 +39,8 @@ func newStream(w http.ResponseWriter, r *http.Request, media scheme.Media, size 
 	return st, nil
 }
 
-// flush writes b and returns it empty. b must have at least chunk bytes, or be the end of the body.
+// flush writes b and returns it empty. b must have at least chunk bytes, or be the end of the body. Otherwise
+// begin could not decide whether the body is compressed.
 func (st *stream) flush(b []byte) ([]byte, error) {
 	st.begin(len(b))
 	return b[:0], st.write(b)

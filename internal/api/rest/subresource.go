@@ -20,6 +20,7 @@ import (
 // subresourceVerb returns the function that serves a request on a subresource.
 func (s *served) subresourceVerb(r *http.Request, info *request.Info) (verbFunc, error) {
 	sub := s.Kind.Subresource(info.Subresource)
+	// A declared subresource comes before a hidden one of the same name.
 	if verb := s.hiddenVerb(info); sub == nil && verb != nil {
 		return verb, nil
 	}
@@ -27,6 +28,7 @@ func (s *served) subresourceVerb(r *http.Request, info *request.Info) (verbFunc,
 		return nil, apierr.PathNotFound()
 	}
 	switch {
+	// A connection is routed by its method and not by a verb: a proxy forwards any method, a log only GET.
 	case sub.Connect != nil:
 		if !sub.Connect.Allows(r.Method) {
 			return nil, apierr.PathMethodNotAllowed()
@@ -54,7 +56,8 @@ func (s *served) verbOf(sub *registry.Subresource, verb string) verbFunc {
 	return verbs[verb]
 }
 
-// takesPath reports whether the rest of the path belongs to the subresource.
+// takesPath reports whether the rest of the path belongs to the subresource. For example, "a/b" in
+// .../services/s/proxy/a/b.
 func takesPath(sub *registry.Subresource) bool { return sub.Connect != nil && sub.Connect.TakesPath }
 
 func notServed(what string) error {
@@ -94,6 +97,7 @@ func (h *Handler) createSubresource(w http.ResponseWriter, r *http.Request, info
 	return h.postTo(w, r, info, s, sub, create)
 }
 
+// postTo reads the body of a POST to a subresource, which has a kind of its own, such as a Binding for a pod.
 func (h *Handler) postTo(
 	w http.ResponseWriter, r *http.Request, info *request.Info, s *served, sub *registry.Subresource,
 	create registry.CreateFunc,

@@ -20,6 +20,8 @@ var computedVerbs = map[string]verbFunc{
 	"get": (*Handler).getComputed, "list": (*Handler).listComputed, "watch": (*Handler).watchComputed,
 }
 
+// getComputed responds with one computed object. Its NotFound error has the singular name of the resource, as
+// that of kube-apiserver for a componentstatus.
 func (h *Handler) getComputed(w http.ResponseWriter, r *http.Request, info *request.Info, s *served) error {
 	accepted, err := h.requests.response(r, info, s)
 	if err != nil {
@@ -60,6 +62,7 @@ func (h *Handler) listComputed(w http.ResponseWriter, r *http.Request, info *req
 	if err != nil {
 		return err
 	}
+	// The revision stays 0, so that the list has no resourceVersion: nothing can be watched from it.
 	p := &page{}
 	for _, obj := range objs {
 		o, err := s.Resource.Writer.Computed(r.Context(), obj)

@@ -56,6 +56,8 @@ type tableWriter struct {
 	ages      ages
 }
 
+// table answers with a Table. Sorting and ListCells need all rows, so a table that is streamed from the store has
+// neither.
 func (a answers) table(
 	w http.ResponseWriter, r *http.Request, s *served, code int, accepted negotiate.Accepted, p *page, rows []view,
 ) error {
@@ -131,6 +133,8 @@ func (t *tableWriter) stream(w http.ResponseWriter, r *http.Request, b []byte, p
 	if err != nil {
 		return err
 	}
+	// The first row is made before the status is sent. What fails for all rows, such as a conversion webhook, is
+	// then still answered as an error.
 	if b, err = t.appendRow(r.Context(), b, rows[0]); err != nil {
 		return err
 	}
@@ -176,7 +180,8 @@ func (t *tableWriter) append(ctx context.Context, b []byte, p *page, rows []view
 	return append(b, "]}"...), err
 }
 
-// open appends a table up to its first row.
+// open appends a table up to its first row. columns is false for all events of a watch after the first: clients
+// keep the definitions.
 func (t *tableWriter) open(b []byte, p *page, columns bool) ([]byte, error) {
 	b = append(b, `{"kind":"Table","apiVersion":"meta.k8s.io/`...)
 	b = append(b, t.accepted.AsVersion...)
@@ -230,6 +235,8 @@ func (t *tableWriter) row(ctx context.Context, v view) ([]byte, error) {
 	return t.s.Resource.Renderer.Row(ctx, v.o, t.s.encodeRow)
 }
 
+// appendRowObject appends the member object of a row. The metadata is the default: kubectl needs the name and the
+// namespace of each row.
 func (t *tableWriter) appendRowObject(ctx context.Context, b []byte, v view) ([]byte, error) {
 	switch t.include {
 	case metav1.IncludeNone:

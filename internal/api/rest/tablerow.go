@@ -17,6 +17,7 @@ import (
 const (
 	ageMark     = 0
 	ageMarkSize = 1 + 8 + 4
+	// Nanoseconds are fewer than 2^30, so this bit is free.
 	distanceBit = 1 << 31
 )
 
@@ -62,6 +63,7 @@ func appendConditions(b []byte, conditions []metav1.TableRowCondition) ([]byte, 
 	return append(append(b, `,"conditions":`...), text...), nil
 }
 
+// appendCell appends the JSON of a cell. An age is put between the two texts, inside of the quotes of one string.
 func appendCell(b []byte, value any) ([]byte, error) {
 	var e registry.Elapsed
 	var kind uint32

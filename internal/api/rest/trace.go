@@ -23,6 +23,7 @@ func startVerb(w http.ResponseWriter, r *http.Request, info *request.Info) (cont
 	if name == "" || !tracing.FromContext(ctx).Recording() {
 		return ctx, tracing.Span{}
 	}
+	// A create has no name in its path, but is about one object.
 	scope := "cluster"
 	switch {
 	case info.Name != "" || info.Verb == "create":

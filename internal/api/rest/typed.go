@@ -19,11 +19,15 @@ import (
 // typedRepresentation is the representation of kinds with a Go type.
 type typedRepresentation struct{ s *served }
 
+// typedPatchTypes are the JSON patch (RFC 6902), the merge patch (RFC 7386), the strategic merge patch and
+// server-side apply (KEP-555). Error messages list them in this order.
 var typedPatchTypes = []string{
 	string(types.JSONPatchType), string(types.MergePatchType), string(types.StrategicMergePatchType),
 	string(types.ApplyYAMLPatchType),
 }
 
+// unsupportedPatchType is the error of the router of kube-apiserver. It has a text of its own and does not list
+// the accepted types.
 var unsupportedPatchType = apierr.WithEmptyDetails(apierr.New(
 	http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType, "415: Unsupported Media Type"))
 
@@ -51,6 +55,7 @@ func (typedRepresentation) endpoint(e negotiate.Endpoint) negotiate.Endpoint { r
 
 func (typedRepresentation) checkFormat(negotiate.Accepted) error { return nil }
 
+// goType returns, for example, *core.Pod: messages of kube-apiserver name its internal types.
 func (t typedRepresentation) goType() string { return "*" + t.s.Kind.Package + "." + t.s.Kind.Name }
 
 func (t typedRepresentation) notAList() error {

@@ -87,11 +87,13 @@ func (u unreadable) explainRead(ctx context.Context, s *served, o *cache.Object,
 
 // The codes of errors about values.
 const (
+	// The numbers are those of the storage errors of kube-apiserver, which clients see in the message.
 	invalidObject = 4
 	corruptObject = 7
 )
 
-// explainList is explainRead for the objects of a list in a namespace; "" means all namespaces.
+// explainList is explainRead for the objects of a list in a namespace; "" means all namespaces. It reads the
+// collection again. This happens only after an error, and only if the gate is on.
 func (u unreadable) explainList(ctx context.Context, s *served, namespace string, err error) error {
 	if !u.possible(ctx, err) {
 		return err
@@ -140,6 +142,8 @@ func (h *Handler) deleteUnreadable(
 	w http.ResponseWriter, r *http.Request, info *request.Info, s *served, accepted negotiate.Accepted, dryRun bool,
 ) error {
 	ctx := r.Context()
+	// The annotation is set before the permission is checked, so that refused attempts can be found in the audit
+	// log too.
 	audit.Annotate(ctx, unsafeDeleteAnnotation, "")
 	if err := h.unreadable.authorizeDelete(ctx, info, s); err != nil {
 		return err
@@ -169,7 +173,8 @@ func (h *Handler) deleteUnreadable(
 	}})
 }
 
-// authorizeDelete requires the permission to delete objects that cannot be read.
+// authorizeDelete requires the permission to delete objects that cannot be read. The verb delete was checked
+// before. The further verb keeps users who may delete objects from skipping finalizers and admission.
 func (u unreadable) authorizeDelete(ctx context.Context, info *request.Info, s *served) error {
 	if u.authorizer == nil {
 		return nil
@@ -189,6 +194,7 @@ func (u unreadable) authorizeDelete(ctx context.Context, info *request.Info, s *
 }
 
 // refuseUnsafeCollection returns the error for a deletecollection with the option to delete unreadable objects.
+// Each such deletion may break the cluster, so every object has to be named.
 func refuseUnsafeCollection() error {
 	return invalidOptions("DeleteOptions", field.ErrorList{field.Invalid(
 		field.NewPath("ignoreStoreReadErrorWithClusterBreakingPotential"), true,

@@ -86,6 +86,7 @@ func (r unstructuredRepresentation) listHead(b []byte, _ *page) []byte {
 	return append(b, `,"items":[`...)
 }
 
+// listTail writes the member continue also if it is empty, as kube-apiserver does for lists of custom resources.
 func (r unstructuredRepresentation) listTail(b []byte, p *page) []byte {
 	kind, _ := json.Marshal(r.s.Kind.List()) // encoding a string cannot fail
 	b = append(b, `],"kind":`...)

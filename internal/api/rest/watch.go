@@ -32,7 +32,8 @@ const (
 )
 
 // bookmarkEvery is the interval of bookmarks if a watch has requested them, bookmarkBefore the time between the last
-// bookmark and the end of the watch.
+// bookmark and the end of the watch. kube-apiserver has the same values. A client that asks for bookmarks must
+// not rely on any interval.
 const (
 	bookmarkEvery  = time.Minute
 	bookmarkBefore = 2 * time.Second
@@ -58,6 +59,8 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, info *request.In
 	if err != nil {
 		return err
 	}
+	// A selector with the same name as the path is no requirement in fields. Only another name, or an inequality,
+	// is found here.
 	if info.Name != "" && len(sel.fields) > 0 && sel.fields[0].field == "metadata.name" {
 		return kerrors.NewBadRequest("fieldSelector metadata.name doesn't match requested name")
 	}
@@ -65,6 +68,8 @@ func (h *Handler) watch(w http.ResponseWriter, r *http.Request, info *request.In
 	if err != nil {
 		return err
 	}
+	// The duration is random, so that watches that began together, for example after a restart, do not end
+	// together.
 	timeout := h.o.MinRequestTimeout + time.Duration(rand.Int64N(int64(h.o.MinRequestTimeout)))
 	if options.TimeoutSeconds != nil && *options.TimeoutSeconds > 0 {
 		timeout = time.Duration(*options.TimeoutSeconds) * time.Second
@@ -148,6 +153,7 @@ func (st *watchStream) run(ctx context.Context, revision int64, o *listOptions) 
 	if errors.Is(err, errLost) {
 		panic(http.ErrAbortHandler) // in the middle of an event
 	}
+	// These are ordinary ends. The client watches again from the last resourceVersion that it has seen.
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) ||
 		errors.Is(err, errGone) || errors.Is(err, errNoEvents) || errors.Is(err, storage.ErrClosed) ||
 		errors.Is(err, cache.ErrRemoved) {
@@ -168,9 +174,12 @@ func (st *watchStream) run(ctx context.Context, revision int64, o *listOptions) 
 // initial sends the objects that exist at the beginning, if the watch asks for them (resourceVersion and
 // sendInitialEvents). It returns the revision after which the events of the watch begin.
 func (st *watchStream) initial(ctx context.Context, revision int64, o *listOptions) (int64, error) {
+	// Without sendInitialEvents (KEP-3157), no resourceVersion and "0" begin with synthetic ADDED events (API
+	// concepts, "Semantics for watch").
 	list := o.ResourceVersion == "" || revision == 0
 	if o.SendInitialEvents != nil {
 		list = *o.SendInitialEvents
+		// The client wants only changes from now on.
 		if !list && revision == 0 {
 			return st.s.Resource.Reader.CurrentRevision(ctx)
 		}
@@ -205,6 +214,7 @@ func (st *watchStream) initial(ctx context.Context, revision int64, o *listOptio
 	}
 	st.s.Resource.Metrics().Add(cache.InitialEvents, sent)
 	if st.bookmarks {
+		// Informers wait for this bookmark before they take their list for complete.
 		if b, err = st.appendBookmark(ctx, b, view.Revision(), true); err != nil {
 			return 0, err
 		}
@@ -220,6 +230,8 @@ func (st *watchStream) initial(ctx context.Context, revision int64, o *listOptio
 
 // followOn sends the events after the place st.at.
 func (st *watchStream) followOn(ctx context.Context) error {
+	// The place may be in the middle of a revision. So the cursor begins before this revision, and skip removes
+	// the events that were sent.
 	cursor, err := st.s.Resource.Reader.Watch(ctx, st.at.revision-1, st.sel.interest())
 	if err != nil {
 		return err
@@ -228,6 +240,7 @@ func (st *watchStream) followOn(ctx context.Context) error {
 	again := st.at.events
 	var pace pacer
 	for {
+		// The wait is at most sendGap, so the end of the watch need not interrupt it.
 		if wait := pace.pause(time.Now()); wait > 0 {
 			time.Sleep(wait)
 		}
@@ -261,6 +274,8 @@ func (st *watchStream) bookmarkTime() <-chan time.Time {
 	}
 	now := time.Now()
 	if !now.Before(st.due) {
+		// The last bookmark lets the client watch again from a recent revision, although its objects may not have
+		// changed for long.
 		last := st.end.Add(-bookmarkBefore)
 		st.due = now.Add(bookmarkEvery)
 		switch {
@@ -349,18 +364,22 @@ func (st *watchStream) concerns(ctx context.Context, object, prev *cache.Object)
 	return
 }
 
+// send writes b and flushes. b may be empty although parts of its events were written before (writeFull); these
+// are flushed too.
 func (st *watchStream) send(b []byte) error {
 	if len(b) > 0 {
 		if _, err := st.out.Write(b); err != nil {
 			return errGone
 		}
 	}
+	// Without the flush, events would wait in the buffer of the connection until it is full.
 	if err := st.flusher.Flush(); err != nil {
 		return errGone
 	}
 	return nil
 }
 
+// sendBookmark sends a bookmark, which means: the client has seen all events up to this revision.
 func (st *watchStream) sendBookmark(ctx context.Context, revision int64) error {
 	buf := getWatchBuffer()
 	defer putWatchBuffer(buf)
@@ -373,7 +392,8 @@ func (st *watchStream) sendBookmark(ctx context.Context, revision int64) error {
 }
 
 // appendBookmark appends an empty object of the kind with only a
-// resourceVersion.
+// resourceVersion. A bookmark has the kind of the watched objects, so that clients decode it like the object of
+// any other event.
 func (st *watchStream) appendBookmark(ctx context.Context, b []byte, revision int64, initialEnd bool) ([]byte, error) {
 	if st.accepted.As == negotiate.PartialMetadataList {
 		return b, errNoEvents
@@ -419,6 +439,8 @@ func (st *watchStream) appendBookmark(ctx context.Context, b []byte, revision in
 	return append(b, "}\n"...), err
 }
 
+// appendStatus appends an ERROR event. Its object is a Status in every form of response, also in a watch of
+// Tables.
 func (st *watchStream) appendStatus(b []byte, status *metav1.Status) ([]byte, error) {
 	if st.accepted.Media == scheme.Protobuf {
 		return st.appendProtoEvent(b, failed, func(b []byte) ([]byte, error) {

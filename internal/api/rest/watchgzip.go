@@ -59,6 +59,7 @@ func (z *zipWriter) Write(b []byte) (int, error) {
 	if err == nil {
 		err = d.Flush()
 	}
+	// The pool must not refer to the buffer of this text.
 	d.Reset(nil)
 	deflaters.Put(d)
 	*buf = out

@@ -54,6 +54,7 @@ func (st *watchStream) follow(ctx context.Context, from int64) error {
 		if !isConversionError(err) {
 			return err
 		}
+		// The watch got further, so the webhook worked meanwhile.
 		if st.at != before {
 			wait = firstRetry
 		}

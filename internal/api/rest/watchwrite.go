@@ -116,6 +116,8 @@ func (st *watchStream) appendLarge(
 			if o == nil {
 				return b, errLost
 			}
+			// The bytes are rendered again rather than kept. If the length differs, the rest would not fit to
+			// what was sent.
 			if _, body, _, err = st.render(ctx, nil, e, o); err != nil || len(body) != size {
 				return b, errLost
 			}
@@ -221,6 +223,8 @@ func (st *watchStream) renderJSON(ctx context.Context, b []byte, o *cache.Object
 	return append(b, st.s.JSONHead...), item[1:], endOfEvent, nil
 }
 
+// renderProto is render for protobuf. The lengths before the body need only the size of the body, so a large body
+// can be sent piece by piece.
 func (st *watchStream) renderProto(
 	ctx context.Context, b []byte, e event, o *cache.Object,
 ) (_, body, tail []byte, err error) {

@@ -74,6 +74,7 @@ func (q requests) incomingPatch(r *http.Request, info *request.Info, s *served) 
 	if err := in.read(r, patchOptions); err != nil {
 		return in, err
 	}
+	// JSON is YAML too, so an applied configuration in CBOR goes on as YAML.
 	if in.patch == types.ApplyCBORPatchType {
 		in.patch = types.ApplyYAMLPatchType
 		if in.body, err = scheme.CBORToJSON(in.body); err != nil {
@@ -121,6 +122,7 @@ func readBody(r *http.Request) ([]byte, error) {
 	if r.Body == nil {
 		return nil, nil
 	}
+	// 3145728 bytes are 3 MiB, the value of maxBody.
 	tooLarge := kerrors.NewRequestEntityTooLargeError("limit is 3145728")
 	if r.ContentLength > maxBody {
 		return nil, tooLarge
@@ -139,6 +141,8 @@ func readBody(r *http.Request) ([]byte, error) {
 	if size < 0 {
 		size = 512
 	}
+	// The further byte lets the last Read report the end without a larger buffer. A declared length may be wrong,
+	// so the loop still checks the limit.
 	b := make([]byte, 0, size+1)
 	for {
 		if len(b) == cap(b) {
@@ -179,6 +183,7 @@ func parseWriteOptions(
 			}
 		}
 	}
+	// A PATCH without a query is checked too: server-side apply requires a fieldManager.
 	if kind == patchOptions {
 		if errs := metavalidation.ValidatePatchOptions(&o, patchType); len(errs) > 0 {
 			return write.Options{}, "", invalidOptions(kind, errs)
@@ -187,6 +192,7 @@ func parseWriteOptions(
 	w := write.Options{
 		DryRun: len(o.DryRun) > 0, FieldManager: o.FieldManager, FieldValidation: o.FieldValidation, Force: o.Force,
 	}
+	// Warn is the default of fieldValidation (KEP-2885).
 	validation := patch.Warn
 	if o.FieldValidation != "" {
 		validation = patch.Validation(o.FieldValidation)
@@ -202,8 +208,10 @@ func invalidOptions(kind string, errs field.ErrorList) error {
 }
 
 // managerFromAgent names the manager of a request without fieldManager: the user
-// agent up to its first slash, at most 128 printable characters.
+// agent up to its first slash, at most 128 printable characters. "kubectl/v1.36.0 (linux/amd64)" becomes
+// "kubectl", and an empty header "unknown".
 func managerFromAgent(agent string) string {
+	// The unit is bytes; validation of a fieldManager has the same limit.
 	const most = 128
 	name, _, _ := strings.Cut(agent, "/")
 	out := make([]rune, 0, len(name))

@@ -25,7 +25,7 @@ func (a access) List(ctx context.Context, r schema.GroupResource, namespace stri
 	return a.p.Registry.List(ctx, r, namespace)
 }
 
-// Update implements registry.Access.
+// Update implements registry.Access. After a concurrent change, it calls change again with the newer object.
 func (a access) Update(
 	ctx context.Context, r schema.GroupResource, namespace, name string, dryRun bool, change func(registry.Object) error,
 ) (resourceVersion string, err error) {
@@ -60,7 +60,8 @@ func (a access) Delete(
 	return err
 }
 
-// target returns a resource in the version that is stored.
+// target returns a resource in the version that is stored. The server itself has no version of a request, so
+// nothing is converted.
 func (a access) target(r schema.GroupResource) (*registry.Served, error) {
 	found := a.p.Registry.Resource(r)
 	if found == nil {

@@ -75,18 +75,23 @@ func (a *attempt) read(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	// What a conflict brought is used once: if the next attempt fails too, the object may have changed again.
 	a.looked = false
 	a.current = &Current{target: a.Target}
 	if a.found == nil {
+		// A subresource never creates its object: a PUT of the status of a missing object gets 404, whatever the
+		// kind allows.
 		if a.verb&(Update|Apply) != 0 && a.Subresource == nil && (a.CreateMissing || a.Target.Kind.Requests.CreateOnUpdate) {
 			return nil
 		}
 		return kerrors.NewNotFound(a.Target.GroupResource(), a.Name)
 	}
+	// A value that cannot be read, for example because its key is missing, is not overwritten: the write fails.
 	if a.found, err = a.Target.Resource.Reader.Readable(ctx, a.found); err != nil {
 		return err
 	}
 	a.current.Object = a.found
+	// A deletion uses the stored version, so that it does not depend on a conversion webhook.
 	if a.verb == Delete {
 		a.current.old, err = a.Target.Resource.Decoder.DecodeStored(a.found)
 	} else {
@@ -118,9 +123,11 @@ func (a *attempt) place(context.Context) error {
 			return err
 		}
 	}
+	// The UID in the body of a Post to a subresource is kept: in a Binding it is a precondition for the pod.
 	if a.verb == Create || a.Subresource == nil {
 		wipeServerFields(a.obj)
 	}
+	// A body without a namespace is accepted: the namespace in the path is enough.
 	if own := a.obj.GetNamespace(); a.Target.Kind.Namespaced && own != "" && own != a.Namespace {
 		return kerrors.NewBadRequest("the namespace of the provided object does not match the namespace sent on the request")
 	}
@@ -242,6 +249,7 @@ func (a *attempt) allocate(ctx context.Context) (err error) {
 
 // normalize changes a valid object to the form in which it is stored, and sends the warnings of its kind.
 func (a *attempt) normalize(ctx context.Context) error {
+	// Only valid objects are normalized, so that an error shows the value as the client wrote it.
 	if canonicalize := a.Target.Kind.Strategy.Canonicalize; canonicalize != nil {
 		canonicalize(a.obj)
 	}
@@ -315,6 +323,7 @@ func (a *attempt) commit(ctx context.Context) (err error) {
 		}
 		a.result.Result, err = a.insert(ctx, how)
 		a.result.Created = a.verb != Create
+	// An update that removes the last finalizer of an object whose deletion has begun completes the deletion.
 	case a.verb != Amend && deletableNow(a.Target.Kind, a.obj):
 		a.result.Result, err = a.removeAfterUpdate(ctx)
 	default:
@@ -324,7 +333,7 @@ func (a *attempt) commit(ctx context.Context) (err error) {
 }
 
 // insert stores a new object, unless the definition of its resource is being deleted. The deletion of the objects of the
-// definition waits until insert returns.
+// definition waits until insert returns. So no object can appear after the definition was removed.
 func (a *attempt) insert(ctx context.Context, how registry.Commit) (registry.Result, error) {
 	if !a.Target.Creates.Enter() {
 		return registry.Result{}, terminating(a.Target, a.obj.GetName())

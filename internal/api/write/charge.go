@@ -42,7 +42,9 @@ func (a *attempt) endCharges(err error) {
 // has to be called.
 type charges []*admission.Charge
 
-// commitElsewhere commits the charges that belong to another store than own, the store of the object.
+// commitElsewhere commits the charges that belong to another store than own, the store of the object. If the
+// commit of the object fails afterwards, these charges stay. The usage is then too high until the quota is
+// counted again.
 func (cs charges) commitElsewhere(ctx context.Context, own storage.Store) error {
 	for _, c := range cs {
 		if c.Store == own || len(c.Ops) == 0 {
@@ -64,7 +66,8 @@ func (cs charges) commitElsewhere(ctx context.Context, own storage.Store) error 
 }
 
 // with returns the side writes for the transaction of the object: all, and the charges that belong to own, the
-// store of the object.
+// store of the object. The capacity of the lists in all is cut, so that append copies them: a repeated commit
+// must not find the charges of an earlier attempt in them.
 func (cs charges) with(all registry.SideWrites, own storage.Store) registry.SideWrites {
 	for _, c := range cs {
 		if c.Store == own {

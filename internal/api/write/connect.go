@@ -48,6 +48,8 @@ func (p *Pipeline) AdmitConnect(
 	if !ok {
 		return nil, fmt.Errorf("admission has replaced the options by a %T", a.Object)
 	}
+	// The options are decoded from what admission returned, because a mutating webhook may have changed them.
+	// r.Options stays as it is.
 	options := reflect.New(reflect.TypeOf(r.Options).Elem()).Interface().(runtime.Object)
 	return options, runtime.DefaultUnstructuredConverter.FromUnstructured(changed.Object, options)
 }

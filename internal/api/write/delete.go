@@ -8,7 +8,7 @@ import (
 )
 
 // prepareDeletion decides how the deletion changes the object. It uses the stored version: a deletion must not depend
-// on a conversion webhook.
+// on a conversion webhook. The object is only changed in memory: admission may still refuse the deletion.
 func (a *attempt) prepareDeletion() {
 	a.obj = a.current.Copy()
 	a.effect = a.deletion().begin(a.obj)
@@ -48,7 +48,8 @@ func (a *attempt) commitDeletion(ctx context.Context) (registry.Result, error) {
 	case removeNow:
 		return a.remove(ctx, how)
 	}
-	// Watchers see the mark before the object goes.
+	// Watchers see the mark before the object goes. These are two commits, so watchers get MODIFIED and then
+	// DELETED.
 	marked, err := t.Resource.Writer.Replace(ctx, a.found, a.obj, how)
 	if err != nil {
 		return registry.Result{}, err
@@ -62,7 +63,8 @@ func (a *attempt) commitDeletion(ctx context.Context) (registry.Result, error) {
 }
 
 // goneAfterMark reports whether another write has removed the object after this deletion had marked it. An update does
-// so, because nothing keeps the marked object. found is the current object.
+// so, because nothing keeps the marked object. found is the current object. An object that was created meanwhile
+// under the same name has another CreateRevision.
 func (a *attempt) goneAfterMark(found *cache.Object) bool {
 	return a.marked.Object != nil && (found == nil || found.CreateRevision != a.marked.Object.CreateRevision)
 }

@@ -44,12 +44,16 @@ func (d deletion) begin(obj registry.Object) effect {
 	if obj.GetDeletionTimestamp() != nil && kind.Finalizing != nil && kind.Finalizing(obj) {
 		return beingEmptied
 	}
+	// The order of the steps is that of kube-apiserver: the grace period first, then the finalizers of the
+	// garbage collector.
 	graceful, waits := d.beginGrace(obj)
 	if waits {
 		return pending
 	}
 	changed := d.setCollectorFinalizers(obj)
 	finalizing := len(obj.GetFinalizers()) > 0
+	// A finalizer keeps an object longer than its grace period. The removal of the last finalizer removes it
+	// then.
 	if graceful {
 		if !finalizing && *obj.GetDeletionGracePeriodSeconds() == 0 {
 			return removeMarked
@@ -57,6 +61,8 @@ func (d deletion) begin(obj registry.Object) effect {
 		return keep
 	}
 	if finalizing {
+		// A repeated DELETE of an object that waits for its finalizers changes nothing, and watchers get no
+		// event.
 		if obj.GetDeletionTimestamp() != nil && !changed && obj.GetDeletionGracePeriodSeconds() != nil &&
 			*obj.GetDeletionGracePeriodSeconds() == 0 {
 			return alreadyGoing
@@ -67,7 +73,9 @@ func (d deletion) begin(obj registry.Object) effect {
 	return removeNow
 }
 
-// mark sets the deletion timestamp of an object without a grace period.
+// mark sets the deletion timestamp of an object without a grace period. It counts up the generation, because
+// controllers have to treat an object that is being deleted differently. A timestamp in the future is the end of
+// a grace period that nobody waits for any more; it becomes now.
 func (d deletion) mark(obj registry.Object) {
 	now := d.after(0)
 	if obj.GetDeletionTimestamp() == nil && obj.GetGeneration() > 0 {
@@ -79,7 +87,7 @@ func (d deletion) mark(obj registry.Object) {
 	obj.SetDeletionGracePeriodSeconds(new(int64(0)))
 }
 
-// after returns the time so many seconds after now, as objects store it.
+// after returns the time so many seconds after now, as objects store it. Objects store times in whole seconds.
 func (d deletion) after(seconds int64) *metav1.Time {
 	return new(metav1.Time{Time: d.now.Add(time.Duration(seconds) * time.Second)}.Rfc3339Copy())
 }
@@ -93,16 +101,23 @@ func (d deletion) beginGrace(obj registry.Object) (graceful, waits bool) {
 	}
 	if begun := obj.GetDeletionTimestamp(); begun != nil {
 		left := obj.GetDeletionGracePeriodSeconds()
+		// The grace period is over; only finalizers keep the object.
 		if left == nil || *left == 0 {
 			return false, false
 		}
+		// A later DELETE may shorten the grace period, but never extend it. One that names no period changes
+		// nothing.
 		if options.GracePeriodSeconds == nil || *options.GracePeriodSeconds >= *left {
 			return false, true
 		}
 		seconds := max(*options.GracePeriodSeconds, 0)
+		// A negative period means 1 second and not 0: with 0 the object of a pod is removed without waiting for
+		// its kubelet.
 		if *options.GracePeriodSeconds < 0 {
 			seconds = 1
 		}
+		// The timestamp is the end of the grace period. It moves by the difference between the periods, so the
+		// time since the first DELETE counts.
 		sooner := metav1.NewTime(begun.Add(time.Duration(seconds-*left) * time.Second))
 		obj.SetDeletionTimestamp(&sooner)
 		obj.SetDeletionGracePeriodSeconds(&seconds)
@@ -121,7 +136,8 @@ func (d deletion) beginGrace(obj registry.Object) (graceful, waits bool) {
 }
 
 // setCollectorFinalizers sets the garbage collector's finalizers as the propagation policy requires, and reports
-// whether that changed anything.
+// whether that changed anything. Background needs no finalizer: the object goes first, and the collector finds
+// the dependents by their owner references.
 func (d deletion) setCollectorFinalizers(obj registry.Object) bool {
 	if d.ignorePropagation {
 		return false
@@ -140,6 +156,7 @@ func (d deletion) setCollectorFinalizers(obj registry.Object) bool {
 	if foreground {
 		want = append(want, metav1.FinalizerDeleteDependents)
 	}
+	// The finalizers are a set: another order is no change, and must not make a new revision.
 	before, after := slices.Clone(had), slices.Clone(want)
 	slices.Sort(before)
 	slices.Sort(after)
@@ -150,7 +167,9 @@ func (d deletion) setCollectorFinalizers(obj registry.Object) bool {
 	return true
 }
 
-// propagation decides between orphaning, foreground and (neither) background.
+// propagation decides between orphaning, foreground and (neither) background. The deprecated orphanDependents
+// comes first; validation refuses requests with both fields. A request with neither keeps what an earlier
+// deletion or a client has chosen by a finalizer, and else gets the default of the kind.
 func (d deletion) propagation(finalizers []string) (orphan, foreground bool) {
 	if o := d.options.OrphanDependents; o != nil { //nolint:staticcheck // deprecated, still served
 		return *o, false
@@ -194,7 +213,8 @@ func (d deletion) effectiveOptions(old, obj registry.Object) *metav1.DeleteOptio
 	return options
 }
 
-// deletableNow reports whether nothing keeps an object whose deletion has begun.
+// deletableNow reports whether nothing keeps an object whose deletion has begun. For a namespace, spec.finalizers
+// keep it too (Finalizing).
 func deletableNow(kind *registry.Kind, obj registry.Object) bool {
 	if obj.GetDeletionTimestamp() == nil || len(obj.GetFinalizers()) > 0 {
 		return false

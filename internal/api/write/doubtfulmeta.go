@@ -26,6 +26,7 @@ func metaOf(obj registry.Object) metav1.Object {
 		return len(names.IsLabelKey(key)) == 0 && len(names.IsLabelValue(value)) == 0
 	})
 	annotations := obj.GetAnnotations()
+	// The size of all annotations together is limited. If it is too large, validation has to see all of them.
 	if validation.ValidateAnnotationsSize(annotations) != nil {
 		m.annotations = annotations // their size counts
 	} else {

@@ -22,7 +22,7 @@ type managerKey struct {
 	subresource string
 }
 
-// managedCacheBytes bounds the decoded field sets that are kept.
+// managedCacheBytes bounds the decoded field sets that are kept. All resources share the bytes.
 const managedCacheBytes = 8 << 20
 
 func newManagers() managers {
@@ -37,7 +37,8 @@ func (p *Pipeline) Forget(t *registry.Served) {
 	p.managers.made.Delete(managerKey{t, ""})
 }
 
-// get returns the manager of a key, and makes it if need be.
+// get returns the manager of a key, and makes it if need be. Two requests may make the same manager at the same
+// time. The managers are equal, so it does not matter which one is kept.
 func (m *managers) get(key managerKey, make func() (*managedfields.Manager, error)) (*managedfields.Manager, error) {
 	if found, ok := m.made.Load(key); ok {
 		return found.(*managedfields.Manager), nil

@@ -17,12 +17,14 @@ func RemoveDuplicateOwners(ctx context.Context, obj registry.Object) {
 }
 
 // removeDuplicateOwners removes duplicate owner references with a warning. when is a part of the warning: the step in
-// which they were found.
+// which they were found. References are duplicates only if all their fields are equal: two references to one
+// owner that differ in blockOwnerDeletion are both kept.
 func removeDuplicateOwners(ctx context.Context, obj registry.Object, when string) {
 	refs := obj.GetOwnerReferences()
 	if len(refs) < 2 {
 		return
 	}
+	// The capacity is 0, so that append makes a new list and does not overwrite refs.
 	kept := refs[:0:0]
 	var twice []string
 	seen := make(map[ownerKey]bool, len(refs))

@@ -30,6 +30,8 @@ func (p *Patched) Make(ctx context.Context, c *Current) (registry.Object, error)
 		return nil, err
 	}
 	obj := p.Target.Version.New()
+	// mergeTree and mergeParts do not encode the whole object. They apply only patches without any warning or
+	// error; document applies all others, and reports these.
 	switch {
 	case p.Type == types.StrategicMergePatchType:
 		live.GetObjectKind().SetGroupVersionKind(p.Target.GVK)
@@ -42,6 +44,7 @@ func (p *Patched) Make(ctx context.Context, c *Current) (registry.Object, error)
 	if err != nil {
 		return nil, err
 	}
+	// A patch may remove the apiVersion of a custom resource. The answer is 500, although the client is at fault.
 	if p.Target.Kind.Unstructured() && obj.GetObjectKind().GroupVersionKind().Version == "" {
 		return nil, kerrors.NewInternalError(runtime.NewMissingVersionErr("object has no apiVersion field"))
 	}
@@ -77,6 +80,7 @@ func (p *Patched) mergeTree(live, obj registry.Object) bool {
 	if !ok || !keeps(before, changes, "apiVersion") || !keeps(before, changes, "kind") {
 		return false
 	}
+	// live is shared, so the patch is applied to a copy.
 	after := copyTree(before.Object)
 	patch.MergeTree(after, changes)
 	obj.(*unstructured.Unstructured).Object = after

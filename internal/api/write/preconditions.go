@@ -18,6 +18,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/registry"
 )
 
+// optimisticLock is the message of kube-apiserver (OptimisticLockErrorMsg in k8s.io/apiserver), word for word.
+// Users know it from the logs of their controllers.
 const optimisticLock = "the object has been modified; please apply your changes to the latest version and try again"
 
 // check compares the preconditions of the request with the current object: the resourceVersion of an update, or the
@@ -39,9 +41,12 @@ func (a *attempt) identify(context.Context) error {
 	switch {
 	case uid == "":
 		return nil
+	// A configuration that names a UID must not create an object: the client means one that existed before.
 	case a.found == nil && a.verb == Apply:
 		return kerrors.NewConflict(a.Target.GroupResource(), a.Name, fmt.Errorf(
 			"uid mismatch: the provided object specified uid %s, and no existing object was found", uid))
+	// Only a PUT is refused here. A patch begins with the UID of the current object; if the patch changes the
+	// UID, validation refuses the write, because the field is immutable.
 	case !a.CheckUID || a.found != nil && uid == a.old().GetUID():
 		return nil
 	}
@@ -55,15 +60,20 @@ func (c *Current) checkVersion(obj registry.Object) error {
 	rv := obj.GetResourceVersion()
 	version, err := strconv.ParseUint(rv, 10, 63)
 	switch {
+	// kube-apiserver reads a missing resourceVersion as 0. So "0" and "00" are unconditional too. The object gets
+	// the current version, because validation requires one in an update.
 	case rv == "" || err == nil && version == 0:
 		if c.target.Requests().UnconditionalUpdate {
 			obj.SetResourceVersion(strconv.FormatInt(current, 10))
 			return nil
 		}
+		// As in kube-apiserver, the error names the resource in place of the kind, and the invalid value is the
+		// number 0.
 		return kerrors.NewInvalid(schema.GroupKind{Group: gr.Group, Kind: gr.Resource}, c.Object.Name, field.ErrorList{
 			field.Invalid(field.NewPath("metadata", "resourceVersion"), version, "must be specified for an update"),
 		})
 	case err != nil:
+		// kube-apiserver answers 500 here, although the client is at fault: "abc" and "-1" are no versions.
 		return apierr.New(http.StatusInternalServerError, "", err.Error())
 	case int64(version) != current:
 		return kerrors.NewConflict(gr, c.Object.Name, errors.New(optimisticLock))
@@ -74,6 +84,7 @@ func (c *Current) checkVersion(obj registry.Object) error {
 // uidMismatch returns the error for a wrong UID in the words of kube-apiserver's storage layer. The error contains
 // the key of the object: with the prefix /registry, but in a dry run without it.
 func (a *attempt) uidMismatch(want types.UID) error {
+	// Code 4 in the message means an invalid object; see invalidObject in package rest.
 	key, have := a.Target.Resource.StoreKey(a.Namespace, a.Name), types.UID("")
 	if a.Options.DryRun {
 		key = strings.TrimPrefix(key, "/registry")
@@ -97,6 +108,8 @@ func (a *attempt) checkDeletion(ctx context.Context) error {
 			return err
 		}
 	}
+	// A deletion with wrong preconditions gets their conflict, also if the kind would refuse every deletion of
+	// the object (the namespace default).
 	if before := a.Target.Kind.Deletion.Before; before != nil {
 		return before(a.old())
 	}

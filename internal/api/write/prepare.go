@@ -40,9 +40,12 @@ func (a *attempt) change() change {
 
 func (c change) strategy() *registry.UntypedStrategy { return &c.target.Kind.Strategy }
 
-// ofMain reports whether the write changes the object itself, also through its Scale.
+// ofMain reports whether the write changes the object itself, also through its Scale. A Scale has no rules of its
+// own: replicas are a field of the spec, and change the generation.
 func (c change) ofMain() bool { return c.sub == nil || c.sub.Scale != nil }
 
+// prepareNew drops the status of a new object without an error, because clients send back whole objects that they
+// have read, such as a backup.
 func (c change) prepareNew(ctx context.Context) {
 	removeDuplicateOwners(ctx, c.obj, "")
 	s := c.strategy()
@@ -60,6 +63,7 @@ func (c change) prepareNew(ctx context.Context) {
 func (c change) prepareUpdate(ctx context.Context) {
 	obj, old, sub := c.obj, c.old, c.sub
 	removeDuplicateOwners(ctx, obj, " after mutating admission happens")
+	// The generation is the server's: what the client sent is dropped without an error.
 	obj.SetGeneration(old.GetGeneration())
 	switch {
 	case c.amends:
@@ -76,6 +80,8 @@ func (c change) prepareUpdate(ctx context.Context) {
 	keepServerFields(obj, old)
 }
 
+// prepareMain compares for the generation after PrepareUpdate: fields that the kind drops, such as those of a
+// disabled feature, do not count as changes.
 func (c change) prepareMain() {
 	s, obj, old := c.strategy(), c.obj, c.old
 	if s.Status != nil {
@@ -89,6 +95,8 @@ func (c change) prepareMain() {
 	}
 }
 
+// prepareStatus restores the spec, and reports no error if the client has changed it: controllers send the whole
+// object with its new status.
 func (c change) prepareStatus() {
 	s, obj, old := c.strategy(), c.obj, c.old
 	if s.Spec != nil {
@@ -119,18 +127,23 @@ func (c change) warnings() []string {
 
 // keepServerFields restores the metadata fields that a client cannot change.
 func keepServerFields(obj, old registry.Object) {
+	// Another UID is kept, so that validation refuses it: the field is immutable. The same is true of the grace
+	// period below.
 	if obj.GetUID() == "" {
 		obj.SetUID(old.GetUID())
 	}
 	if created := old.GetCreationTimestamp(); !created.IsZero() {
 		obj.SetCreationTimestamp(created)
 	}
+	// A deletion cannot be undone: a body without the timestamp, or with another one, gets the old one.
 	if t := old.GetDeletionTimestamp(); t != nil {
 		obj.SetDeletionTimestamp(t)
 	}
 	if s := old.GetDeletionGracePeriodSeconds(); s != nil && obj.GetDeletionGracePeriodSeconds() == nil {
 		obj.SetDeletionGracePeriodSeconds(s)
 	}
+	// Servers have not set selfLink since Kubernetes 1.20 (KEP-1164), but old stored objects and clients may have
+	// it.
 	obj.SetSelfLink("")
 }
 
@@ -144,7 +157,8 @@ func wipeServerFields(obj registry.Object) {
 }
 
 // nameSuffix is the length of a generated name's random end; the name before it
-// is cut so that both fit a DNS label.
+// is cut so that both fit a DNS label. 63 is the limit of a DNS label (RFC 1123). The end is made of 27 letters
+// and digits, without vowels: there are about 14 million ends.
 const (
 	nameSuffix   = 5
 	maxGenerated = 63 - nameSuffix

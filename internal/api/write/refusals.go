@@ -29,6 +29,7 @@ func terminating(t *registry.Served, name string) error {
 func alreadyExists(t *registry.Served, obj registry.Object, found *cache.Object) error {
 	err := kerrors.NewAlreadyExists(t.GroupResource(), found.Name)
 	if obj.GetGenerateName() != "" { // also if the object came with a name
+		// The 1 is retryAfterSeconds: a client that sent only generateName can send the same request again.
 		err = kerrors.NewGenerateNameConflict(t.GroupResource(), found.Name, 1)
 	}
 	if old, failed := t.Resource.Decoder.DecodeStored(found); failed == nil && old.GetDeletionTimestamp() != nil {

@@ -31,7 +31,8 @@ import (
 // ScaleKind is the kind that every scale subresource takes and returns.
 var ScaleKind = schema.GroupVersionKind{Group: "autoscaling", Version: "v1", Kind: "Scale"}
 
-// unsetReplicas stands for replicas that a custom resource does not have.
+// unsetReplicas stands for replicas that a custom resource does not have. No client can mean this number, because
+// negative replicas are refused.
 const unsetReplicas = math.MinInt32
 
 // Scaling is the requested change of a Scale.
@@ -111,6 +112,8 @@ func (sc *scaling) make(ctx context.Context, c *Current) (registry.Object, error
 	// again, except for managedFields: of the metadata, the parent takes only resourceVersion and managedFields.
 	checked := *after
 	checked.Namespace = c.Object.Namespace
+	// Errors about the replicas alone do not count here: admission may still change them, and check finds what
+	// remains.
 	if errs := validateScale(&checked); len(errs) > len(validateReplicas(after)) && !sc.t.Kind.Unstructured() {
 		return nil, kerrors.NewInvalid(ScaleKind.GroupKind(), c.Object.Name, errs)
 	}
@@ -165,6 +168,9 @@ func (sc *scaling) merge(ctx context.Context, c *Current, changed registry.Objec
 	if err := sc.sub.Scale.Set(obj, scale.Spec.Replicas); err != nil {
 		return nil, err
 	}
+	// A Scale of a built-in kind without a resourceVersion takes the version from the parent too. The step
+	// "check" then treats the write as unconditional, or refuses it if the kind has no unconditional updates. A
+	// custom resource keeps the version with which the write began.
 	if scale.ResourceVersion != "" || !sc.t.Kind.Unstructured() {
 		obj.SetResourceVersion(scale.ResourceVersion)
 	}
@@ -204,6 +210,7 @@ func (sc *scaling) check(c *Current, scale *autoscalingv1.Scale, obj registry.Ob
 		)
 	}
 	name := c.Object.Name
+	// The other metadata of the Scale does not reach the parent, so what admission made of it does not matter.
 	errs := slices.DeleteFunc(validateScale(scale), func(e *field.Error) bool {
 		return !strings.HasPrefix(e.Field, "spec.") && !strings.HasPrefix(e.Field, "metadata.managedFields")
 	})

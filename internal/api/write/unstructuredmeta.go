@@ -27,6 +27,8 @@ func withoutFields(obj registry.Object) metav1.Object {
 	return meta
 }
 
+// treeMeta is the metadata of a custom resource for validation. Its managedFields have everything except
+// fieldsV1.
 type treeMeta struct {
 	metav1.Object
 	managed []metav1.ManagedFieldsEntry

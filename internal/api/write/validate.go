@@ -62,7 +62,8 @@ func (r rules) faults(ctx context.Context) field.ErrorList {
 	return r.faultsOfUpdate(ctx)
 }
 
-// faultsInNamespace returns the errors of the object in its namespace. old is nil for a create.
+// faultsInNamespace returns the errors of the object in its namespace. old is nil for a create. The namespace is
+// read only if the rules of the kind call the function, which most objects do not need.
 func (r rules) faultsInNamespace(ctx context.Context, old registry.Object) field.ErrorList {
 	validate := r.strategy().ValidateNamespace
 	if validate == nil {
@@ -89,6 +90,8 @@ func (r rules) faultsOfPermissions(ctx context.Context) field.ErrorList {
 	})
 }
 
+// faultsOfUpdate returns the errors of an update. An Amend is not checked by the ValidateUpdate of the kind: the
+// server itself makes the change.
 func (r rules) faultsOfUpdate(ctx context.Context) field.ErrorList {
 	errs := r.validateMetaUpdate(r.obj, r.old)
 	errs = append(errs, r.faultsInNamespace(ctx, r.old)...)
@@ -106,6 +109,9 @@ func (r rules) faultsOfUpdate(ctx context.Context) field.ErrorList {
 	return errs
 }
 
+// faultsOfNew returns the errors of a new object, in the order of kube-apiserver: clients show them in this
+// order. The path segments are checked only if nothing else is wrong. They matter for kinds whose own rule for
+// names is weaker.
 func (r rules) faultsOfNew(ctx context.Context) field.ErrorList {
 	errs := r.faultsInNamespace(ctx, nil)
 	last := r.target.Metadata().Last
@@ -140,7 +146,7 @@ func (r rules) validateMetaBy(validate validation.ValidateNameFunc, obj registry
 }
 
 // validatePathSegments checks that names can be a segment of a path, even if the kind allows others: they are part of
-// URLs and of keys in the store.
+// URLs and of keys in the store. So "a/b", "..", and "100%" are refused for every kind.
 func validatePathSegments(obj registry.Object) field.ErrorList {
 	meta := field.NewPath("metadata")
 	var errs field.ErrorList
@@ -186,7 +192,8 @@ func nonstandardFinalizers(obj registry.Object, path *field.Path) field.ErrorLis
 	return errs
 }
 
-// standardFinalizers are the finalizers without a domain.
+// standardFinalizers are the finalizers without a domain. Every other finalizer needs a domain:
+// "example.com/cleanup" is accepted and "cleanup" is refused.
 var standardFinalizers = map[string]bool{
 	string(corev1.FinalizerKubernetes): true, metav1.FinalizerOrphanDependents: true,
 	metav1.FinalizerDeleteDependents: true,
@@ -197,6 +204,8 @@ var standardFinalizers = map[string]bool{
 func (r rules) validateMetaUpdate(obj, old registry.Object) field.ErrorList {
 	path := field.NewPath("metadata")
 	meta := metaOf(obj)
+	// The name cannot change, so only the weakest rule applies to it: an object whose name a stricter rule would
+	// refuse today can still be updated.
 	errs := validation.ValidateObjectMetaAccessor(meta, r.target.Kind.Namespaced, apipath.ValidatePathSegmentName, path)
 	kept := validation.ValidateObjectMetaAccessorUpdate(meta, old, path)
 	errs = append(errs, kept...)
@@ -207,6 +216,8 @@ func (r rules) validateMetaUpdate(obj, old registry.Object) field.ErrorList {
 	if checks == registry.MetaNothing || !r.rightType(obj) {
 		return errs
 	}
+	// kube-apiserver checks metadata for every kind, and the validation of many kinds does it again. Errors are
+	// then found twice; onlyOnce removes the second ones for kinds whose errors are not Repeated.
 	if checks == registry.MetaChanges || checks == registry.MetaWhole {
 		errs = append(errs, kept...)
 		errs = append(errs, r.validateFinalizers(obj, path)...)

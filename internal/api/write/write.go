@@ -162,7 +162,8 @@ type Result struct {
 	Answer registry.Object
 }
 
-// Current is the object that a write begins with.
+// Current is the object that a write begins with. After a conflict there is a new Current: a Make must not keep
+// the one that it got.
 type Current struct {
 	// Object is the current object, nil if there is none.
 	Object *cache.Object
@@ -200,13 +201,16 @@ func (c *Current) CopyRequested(ctx context.Context) (registry.Object, error) {
 	return c.Requested(ctx)
 }
 
-// maxNameRetries limits how often a new name is generated if a name exists.
+// maxNameRetries limits how often a new name is generated if a name exists. kube-apiserver generates a name again
+// too (KEP-4420). A client that gets the conflict nevertheless can retry.
 const maxNameRetries = 8
 
 // Do carries out a write. The error is the one for the client.
 func (p *Pipeline) Do(ctx context.Context, r Request) (Result, error) {
 	a := &attempt{p: p, admission: p.Admission.Current(), Request: r, verb: r.Verb, span: tracing.FromContext(ctx)}
 	defer a.endCharges(errUnfinished) // after a panic
+	// The number of attempts has no limit: each conflict means that another write has succeeded. The end of the
+	// request ends them.
 	for first := 0; ; {
 		err := a.run(ctx, first)
 		a.endCharges(err)
@@ -233,6 +237,8 @@ func (a *attempt) run(ctx context.Context, first int) error {
 		if err := ctx.Err(); err != nil && i <= committing {
 			return err
 		}
+		// The steps from "complete" on change obj in place. Another attempt that begins there needs the object as
+		// it was.
 		if i == completion && a.mayRepeat() {
 			a.kept = a.obj.DeepCopyObject().(registry.Object)
 		}
@@ -250,7 +256,8 @@ func stepIndex(name string) int {
 
 // completion and charging are the steps at which a write begins again after a conflict that is not about the state
 // of its own object: charging for the conflict of a charge, else completion. committing is the step that commits.
-// If the request ends before that step, the write ends too.
+// If the request ends before that step, the write ends too. The indexes follow from the names, so that a new step
+// cannot shift them.
 var completion, charging, committing = stepIndex("complete"), stepIndex("charge"), stepIndex("commit")
 
 // mayRepeat reports whether the write may have to start again at "complete".
@@ -262,6 +269,7 @@ func (a *attempt) mayRepeat() bool {
 // This is the number of steps if nothing is left to do.
 func (a *attempt) again(met *registry.Conflict) (int, error) {
 	switch {
+	// Another write was first at a side write: it took an address or a port, or charged the same quota.
 	case met.SideWrite != nil:
 		a.conflicts = append(a.conflicts, met.SideWrite)
 		if a.charges.have(met.SideWrite.Condition.Key) {
@@ -272,10 +280,13 @@ func (a *attempt) again(met *registry.Conflict) (int, error) {
 		}
 		a.obj = a.kept
 		return completion, nil
+	// The object is gone, which is what the client asked for. The response shows the mark, the last state that
+	// this deletion has stored.
 	case a.goneAfterMark(met.Found):
 		a.result.Result = a.marked
 		a.result.Deleted = true
 		return len(steps), nil
+	// The generated name is taken; "complete" generates another one.
 	case a.verb == Create && a.generates && a.tries < maxNameRetries:
 		a.tries++
 		a.obj = a.kept
@@ -285,6 +296,7 @@ func (a *attempt) again(met *registry.Conflict) (int, error) {
 	case a.verb == Create:
 		return 0, alreadyExists(a.Target, a.obj, met.Found)
 	}
+	// The conflict brings the current object, so the next attempt does not read it again.
 	a.found, a.looked = met.Found, true
 	return 0, met.Err
 }
@@ -299,6 +311,7 @@ func (a *attempt) attributes(ctx context.Context, obj, old registry.Object) *adm
 		Options: a.Options, User: request.UserFrom(ctx),
 	}
 	switch {
+	// kube-apiserver calls admission for the objects of a deletecollection without their names.
 	case a.Options.Collection:
 		out.Name = ""
 	case out.Name == "" && obj != nil:

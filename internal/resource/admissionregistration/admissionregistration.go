@@ -92,6 +92,9 @@ func paramKind(k *admissionv1.ParamKind) string {
 	return k.APIVersion + "/" + k.Kind
 }
 
+// paramRef returns the cell of the column ParamRef. A selector is shown as the Go text of its message, such as
+// &LabelSelector{MatchLabels:map[string]string{app: web,},MatchExpressions:[]LabelSelectorRequirement{},},
+// because kube-apiserver does the same.
 func paramRef(r *admissionv1.ParamRef) string {
 	switch {
 	case r == nil:
@@ -122,8 +125,13 @@ type hook struct {
 	reviewVersions []string
 }
 
+// webhookTimeoutSeconds is the default of timeoutSeconds in v1. In v1beta1 it was 30, the largest allowed value:
+// a write waits for every webhook that matches it.
 const webhookTimeoutSeconds = 10
 
+// setDefaults sets the defaults of v1. They are stricter than those of v1beta1 (Ignore and Exact), so an object
+// from that time may differ from a new one. The fields sideEffects and admissionReviewVersions have no default:
+// an author has to decide about them.
 func (h hook) setDefaults() {
 	declare.Pointer(h.failure, admissionv1.Fail)
 	declare.Pointer(h.match, admissionv1.Equivalent)
@@ -143,6 +151,9 @@ func (h hook) setDefaults() {
 
 func defaultRule(r *admissionv1.Rule) { declare.Pointer(&r.Scope, admissionv1.AllScopes) }
 
+// defaultMatch sets the defaults of the match rules of a policy or binding. By the API convention an empty
+// selector matches everything and a nil one nothing, so a missing selector becomes an empty one. A binding
+// without matchResources has nil, which adds no restriction to those of the policy.
 func defaultMatch(m *admissionv1.MatchResources) {
 	if m == nil {
 		return

@@ -45,6 +45,8 @@ func warnExcluded(hooks []hook) []string {
 }
 
 // named returns the resources that a rule names, each once.
+// For a rule with a wildcard the result is nil. Such a rule does not warn, because it also matches resources that
+// webhooks are called for.
 func named(r *admissionv1.RuleWithOperations) []schema.GroupResource {
 	if slices.Contains(r.APIGroups, "*") || slices.Contains(r.Resources, "*") {
 		return nil

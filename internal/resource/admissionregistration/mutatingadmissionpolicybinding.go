@@ -41,6 +41,7 @@ func defaultMutatingBinding(b *admissionv1.MutatingAdmissionPolicyBinding) {
 }
 
 // defaultAlphaBinding sets the defaults of v1alpha1, where an action for missing parameters has a default.
+// In v1beta1 and v1 a binding with paramRef and without the action is refused; see validateParamRef.
 func defaultAlphaBinding(b *admissionv1.MutatingAdmissionPolicyBinding) {
 	defaultMutatingBinding(b)
 	if r := b.Spec.ParamRef; r != nil {

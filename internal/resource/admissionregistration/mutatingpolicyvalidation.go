@@ -22,6 +22,8 @@ func validateMutatingPolicy(p *admissionv1.MutatingAdmissionPolicy) field.ErrorL
 	return v.validate(true)
 }
 
+// validateMutatingPolicyUpdate validates an update. Expressions that the stored policy has already are compiled
+// as stored ones: they may use functions that a new expression may not use yet, for example after a downgrade.
 func validateMutatingPolicyUpdate(p, old *admissionv1.MutatingAdmissionPolicy) field.ErrorList {
 	v := &mutatingValidation{policy: p}
 	v.keepConditions(old.Spec.MatchConditions)
@@ -47,12 +49,15 @@ func (v *mutatingValidation) validate(conditions bool) field.ErrorList {
 	for i := range spec.Mutations {
 		v.mutation(&spec.Mutations[i], path.Child("mutations").Index(i))
 	}
+	// The field has no default, unlike that of a mutating webhook, whose default is Never.
 	v.add(field.RequiredOneOf(path.Child("reinvocationPolicy"), spec.ReinvocationPolicy,
 		admissionv1.IfNeededReinvocationPolicy, admissionv1.NeverReinvocationPolicy)...)
 	return v.errs
 }
 
 // validateMutatingOperations refuses rules for deletions: a delete has no object that a policy could change.
+// The operation "*" is allowed and means CREATE, UPDATE and CONNECT here, unlike for validating policies. The
+// rules of a policy and of its binding are both checked.
 func validateMutatingOperations(m *admissionv1.MatchResources, path *field.Path) (errs field.ErrorList) {
 	if m == nil {
 		return nil

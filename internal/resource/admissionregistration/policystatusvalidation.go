@@ -29,6 +29,8 @@ func validateExpressionWarning(w *admissionv1.ExpressionWarning, path *field.Pat
 	if strings.TrimSpace(w.FieldRef) == "" {
 		return append(errs, field.Required(at, ""))
 	}
+	// A reference is a path such as spec.validations[0].expression. The parser takes text outside braces as
+	// literal text, so the braces are added here.
 	if err := jsonpath.New("spec").Parse("{" + w.FieldRef + "}"); err != nil {
 		errs = append(errs, field.Invalid(at, w.FieldRef, fmt.Sprintf("invalid JSONPath: %v", err)))
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/field"
 )
 
+// maxMatchConditions is the limit that the API documents for policies and webhooks. All conditions may be
+// evaluated for every request that the rules match.
 const maxMatchConditions = 64
 
 // policyValidation validates one policy of either kind.
@@ -44,6 +46,8 @@ type policySpec struct {
 }
 
 // sameConditions reports whether an update leaves the match conditions as they were. They are not validated then.
+// The kind of the parameters counts, because only a policy with paramKind may use the variable params in its
+// conditions.
 func (s *policySpec) sameConditions(old *policySpec) bool {
 	return equality.Semantic.DeepEqual(s.conditions, old.conditions) && equality.Semantic.DeepEqual(s.params, old.params)
 }
@@ -97,6 +101,9 @@ func (v *policyValidation) compiled(err error, shown string, at *field.Path) {
 	}
 }
 
+// matchConditions validates the conditions with which a policy or webhook chooses requests. A name is required,
+// has the form of a label key such as exclude-leases or example.com/exclude and identifies the condition in logs
+// and for merging.
 func (v *policyValidation) matchConditions(list []admissionv1.MatchCondition, path *field.Path) {
 	if len(list) > maxMatchConditions {
 		v.add(field.TooMany(path, len(list), maxMatchConditions))
@@ -128,11 +135,14 @@ func (v *policyValidation) variable(one *admissionv1.Variable, at *field.Path) {
 		v.add(field.Required(at.Child("expression"), "expression is not specified"))
 		return
 	}
+	// The variable is declared after its expression is compiled, so an expression can use only variables before
+	// it in the list. Cycles are impossible.
 	typ := v.expression(v.scopes, one.Expression, one.Expression, true, at.Child("expression"))
 	v.scopes.Declare(one.Name, typ)
 }
 
 // reserved are the words that cannot be identifiers.
+// They are those of the language definition of CEL.
 var reserved = strings.Fields("true false null in as break const continue else for function if import let loop package " +
 	"namespace return var void while")
 
@@ -147,6 +157,9 @@ func isIdentifier(text string) bool {
 	return !slices.Contains(reserved, text)
 }
 
+// validateParamKind validates the kind of the parameters. The apiVersion v1 has no group; rules.example.com/v1
+// has one; a/b/v1 is refused. The kind does not have to exist yet, because its CustomResourceDefinition may be
+// created later.
 func validateParamKind(kind *admissionv1.ParamKind, path *field.Path) (errs field.ErrorList) {
 	at := path.Child("apiVersion")
 	group, version, ok := strings.Cut(kind.APIVersion, "/")
@@ -179,6 +192,8 @@ func validatePolicyName(name string, at *field.Path) field.ErrorList {
 	return field.NotEmptyAnd(at, name, field.DNSSubdomain)
 }
 
+// validateParamRef validates the reference of a binding to its parameters. If name and selector are both set,
+// each of them gets the error, as in kube-apiserver. For the action, "" is the same as no value.
 func validateParamRef(r *admissionv1.ParamRef, path *field.Path) (errs field.ErrorList) {
 	const exclusive = "name and selector are mutually exclusive"
 	if r.Name != "" {

@@ -21,6 +21,7 @@ func validateMatchResources(m *admissionv1.MatchResources, at *field.Path) field
 	return append(errs, field.Each(at.Child("excludeResourceRules"), m.ExcludeResourceRules, validateNamedRule)...)
 }
 
+// requireSelector requires a selector. The defaults set an empty one, which matches everything; see defaultMatch.
 func requireSelector(at *field.Path, s *metav1.LabelSelector) field.ErrorList {
 	return field.Join(field.RequiredIf(s == nil, at, ""), field.LabelSelector(at, s))
 }
@@ -51,6 +52,8 @@ func validateRule(r *admissionv1.RuleWithOperations, at *field.Path) field.Error
 
 // validateResources validates resources and subresources, such as pods, pods/status, pods/*, */scale, * and */*. The
 // checks depend on the order of the list, as those of kube-apiserver do.
+// For example, [pods/*, pods/status] is refused, and [pods/status, pods/*] is accepted. [*, pods] is refused, and
+// [pods, *] is accepted, because only the last entry without a slash is remembered.
 func validateResources(resources []string, at *field.Path) (errs field.ErrorList) {
 	if len(resources) == 0 {
 		return field.ErrorList{field.Required(at, "")}

@@ -13,6 +13,7 @@ import (
 )
 
 const (
+	// maxAuditAnnotations bounds how many annotations one policy adds to each audit event.
 	maxAuditAnnotations = 20
 	// maxAuditExpression is the length of the expression of an audit annotation, in bytes.
 	maxAuditExpression = 5 << 10
@@ -49,6 +50,8 @@ func validatingSpec(p *admissionv1.ValidatingAdmissionPolicy) *policySpec {
 	return &policySpec{s.FailurePolicy, s.ParamKind, s.MatchConstraints, s.MatchConditions, s.Variables}
 }
 
+// validate validates the policy. conditions says whether the match conditions are validated. A policy without
+// validations and audit annotations does nothing, so one of the lists is required.
 func (v *validatingValidation) validate(conditions bool) field.ErrorList {
 	spec, path := &v.policy.Spec, field.NewPath("spec")
 	v.common(validatingSpec(v.policy), conditions, len(spec.Variables) > 0)
@@ -64,6 +67,8 @@ func (v *validatingValidation) validate(conditions bool) field.ErrorList {
 	return v.errs
 }
 
+// validation validates one rule of the policy. The messageExpression has the variables of the expression except
+// the authorizer. The message must be one line: for a binding with the action Warn it is sent in an HTTP header.
 func (v *validatingValidation) validation(one *admissionv1.Validation, at *field.Path) {
 	if strings.TrimSpace(one.Expression) == "" {
 		v.add(field.Required(at.Child("expression"), "expression is not specified"))
@@ -102,6 +107,7 @@ func (v *validatingValidation) auditAnnotations(path *field.Path) {
 }
 
 func (v *validatingValidation) auditAnnotation(one *admissionv1.AuditAnnotation, at *field.Path) {
+	// The key of the annotation in the audit event is POLICY/KEY, so both together have to be a qualified name.
 	if v.policy.Name == "" {
 		v.add(field.Invalid(at.Child("key"), one.Key, "requires metadata.name be non-empty"))
 	} else {
@@ -112,8 +118,10 @@ func (v *validatingValidation) auditAnnotation(one *admissionv1.AuditAnnotation,
 	case text == "":
 		v.add(field.Required(at, "valueExpression is not specified"))
 	case len(text) > maxAuditExpression:
+		// The reason of this error is Required although a value is present, as in kube-apiserver.
 		v.add(field.Required(at, fmt.Sprintf("must not exceed %d bytes in length", maxAuditExpression)))
 	default:
+		// The value null means that the event does not get the annotation.
 		v.expression(v.scopes, text, one.ValueExpression, true, at, types.StringType, types.NullType)
 	}
 }
@@ -126,6 +134,8 @@ func validateValidatingBinding(b *admissionv1.ValidatingAdmissionPolicyBinding) 
 	return append(errs, validateActions(b.Spec.ValidationActions, path.Child("validationActions"))...)
 }
 
+// validateActions validates what a failed validation leads to. Audit may stand beside Deny or Warn. The list has
+// no default, so a binding always says what it does.
 func validateActions(actions []admissionv1.ValidationAction, path *field.Path) (errs field.ErrorList) {
 	for i, action := range actions {
 		errs = append(errs, field.OneOf(path.Index(i), action, admissionv1.Audit, admissionv1.Deny, admissionv1.Warn)...)

@@ -23,6 +23,8 @@ func webhookConfiguration[T any, P interface {
 		Storage:  registry.Storage{Version: "v1", Path: names.Resource},
 		Metadata: registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaNew},
 		Strategy: registry.Strategy[P]{
+			// The rules stay valid, so that a manifest works with servers that do call webhooks for these
+			// resources.
 			Warn: func(c, _ P) []string {
 				if excludes {
 					return warnExcluded(hooks(c))

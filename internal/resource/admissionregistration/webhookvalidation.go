@@ -14,6 +14,8 @@ import (
 )
 
 const (
+	// minNameSegments requires names such as policy.example.com: the name of a webhook and, behind it, the domain
+	// of the organization.
 	minNameSegments = 3
 	// maxWebhookTimeout is in seconds.
 	maxWebhookTimeout = 30
@@ -47,6 +49,9 @@ func validateWebhooks(hooks, old []hook) field.ErrorList {
 }
 
 // keep finds what the webhooks before the update had.
+// The rules came with v1. Objects from v1beta1 may break them, and their controllers must be able to update them.
+// One webhook of the old list with a value that is now refused allows such values in all webhooks of the new
+// list.
 func (v *webhookValidation) keep(hooks, old []hook) {
 	if old == nil {
 		return
@@ -56,6 +61,8 @@ func (v *webhookValidation) keep(hooks, old []hook) {
 	seen := sets.New[string]()
 	for i := range old {
 		h := &old[i]
+		// Conditions are compared by the index of their webhook. hooks[i] exists, because sameConditions is false
+		// for lists of different lengths and && does not evaluate the comparison then.
 		v.sameConditions = v.sameConditions && equality.Semantic.DeepEqual(h.conditions, hooks[i].conditions)
 		for _, c := range h.conditions {
 			v.stored.Insert(c.Expression)
@@ -106,6 +113,8 @@ func validateWebhookName(name string, path *field.Path) (errs field.ErrorList) {
 		"should be a domain with at least three segments separated by dots")...)
 }
 
+// sideEffects validates the side effects of a webhook. The values Some and Unknown are only kept from v1beta1: a
+// dry run that matches such a webhook fails. nil is refused in any case.
 func (v *webhookValidation) sideEffects(class *admissionv1.SideEffectClass, path *field.Path) {
 	allowed := harmless()
 	if v.anySideEffects {

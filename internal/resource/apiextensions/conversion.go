@@ -39,6 +39,8 @@ func (c *specChecker) checkConversion() {
 	c.add(field.ForbiddenIf(len(webhook.ConversionReviewVersions) > 0, versions, unset))
 }
 
+// checkClient validates how the conversion webhook is called. A bundle that was wrong before, or that belongs to
+// a definition that is not established yet, is not checked; see allowsAnyBundle.
 func (c *specChecker) checkClient(client *apiextensionsv1.WebhookClientConfig, path *field.Path) {
 	if client == nil {
 		c.required(path, "required when strategy is set to Webhook")
@@ -53,6 +55,8 @@ func (c *specChecker) checkClient(client *apiextensionsv1.WebhookClientConfig, p
 }
 
 // checkCABundle returns the error that a TLS client would return for the bundle.
+// One readable certificate is enough: a TLS client skips the other blocks. Only without any does the loop look
+// for the first error.
 func checkCABundle(bundle []byte) error {
 	if x509.NewCertPool().AppendCertsFromPEM(bundle) {
 		return nil

@@ -106,6 +106,8 @@ func established(d *definition) bool {
 	})
 }
 
+// servedVersion returns v1. Values in its schemas that are valid JSON and cannot be decoded, such as a number of
+// 400 digits, are refused when the request is decoded, before defaults and validation use them.
 func servedVersion() registry.Version {
 	v := declare.Version[definition]("v1", defaultDefinition)
 	v.Coerce = func(obj registry.Object, _ bool) ([]string, error) {
@@ -115,6 +117,8 @@ func servedVersion() registry.Version {
 }
 
 // recordStoredVersion adds the storage version to status.storedVersions.
+// It runs before validation, which requires the storage version in the list. A name is only added here: the
+// migration of storage versions removes it when no object of that version is left.
 func recordStoredVersion(d *definition) {
 	name := storageVersion(&d.Spec)
 	if name != nil && !slices.Contains(d.Status.StoredVersions, *name) {
@@ -151,6 +155,8 @@ func defaultDefinition(d *definition) {
 	rewriteValues(d, canonicalUnlessInteger)
 }
 
+// defaultNames sets the names that follow from the kind. The controller of definitions later copies the names
+// that no other definition uses into status.acceptedNames.
 func defaultNames(names *apiextensionsv1.CustomResourceDefinitionNames) {
 	declare.Value(&names.Singular, strings.ToLower(names.Kind))
 	if names.ListKind == "" && names.Kind != "" {

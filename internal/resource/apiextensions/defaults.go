@@ -22,6 +22,8 @@ func (c *specChecker) validateDefaults(s *structuralschema.Schema, path *field.P
 	return d.errs
 }
 
+// defaultChecker validates the defaults of one schema. All of them share one CEL budget, so that a definition
+// with many defaults cannot keep the server busy. When it is used up, the remaining defaults are not checked.
 type defaultChecker struct {
 	ctx     context.Context
 	earlier previousDefinition
@@ -37,6 +39,7 @@ func (d *defaultChecker) node(s, resource *structuralschema.Schema, inMeta *meta
 	if s == nil || d.budget < 0 {
 		return
 	}
+	// An embedded resource is an object of its own: its metadata and its defaults are judged by its own schema.
 	if s.EmbeddedResource {
 		resource, inMeta = s, nil
 	}
@@ -80,6 +83,8 @@ func (d *defaultChecker) value(s, resource *structuralschema.Schema, inMeta *met
 func (d *defaultChecker) rules(
 	s *structuralschema.Schema, value any, isResource bool, path *field.Path,
 ) field.ErrorList {
+	// Both evaluations are needed. Rules with oldSelf are evaluated only if there is an old value (KEP-2876),
+	// unless optionalOldSelf is set, and the default may appear in new objects and in updated ones.
 	v := celrules.Compile(s, isResource)
 	kept := v.Evaluate(d.ctx, path.K8s(), value, value, d.budget)
 	errs, left := append(kept.Errors, kept.Ratcheted...), kept.Remaining
@@ -107,6 +112,8 @@ func validateMetadataDefault(
 	value any, resource *structuralschema.Schema, place *metadataPath, path *field.Path,
 ) field.ErrorList {
 	object := place.around(runtime.DeepCopyJSONValue(value))
+	// An object without apiVersion and kind would be refused for that, which says nothing about the default.
+	// Which ones it has does not matter.
 	for name, text := range map[string]string{"apiVersion": "validation/v1", "kind": "Validation"} {
 		if _, found := object[name]; !found {
 			object[name] = text
@@ -163,6 +170,7 @@ type metadataPath struct {
 	isItem bool
 }
 
+// member and item return nil for nil, so that the path stays nil outside of metadata.
 func (p *metadataPath) member(name string) *metadataPath {
 	if p == nil {
 		return nil

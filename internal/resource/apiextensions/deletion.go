@@ -14,6 +14,8 @@ func startDeletion(d *definition) {
 	if !slices.Contains(d.Finalizers, apiextensionsv1.CustomResourceCleanupFinalizer) {
 		d.Finalizers = append(slices.Clone(d.Finalizers), apiextensionsv1.CustomResourceCleanupFinalizer)
 	}
+	// The lists are cloned first, because copies of the object may share them. The condition is removed and
+	// appended so that it is the last one.
 	d.Status.Conditions = slices.DeleteFunc(slices.Clone(d.Status.Conditions),
 		func(c apiextensionsv1.CustomResourceDefinitionCondition) bool {
 			return c.Type == apiextensionsv1.Terminating

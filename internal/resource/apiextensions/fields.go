@@ -18,8 +18,12 @@ var (
 )
 
 // maxSelectableFields is how many selectable fields a version may have.
+// The fields are those of KEP-4358. A definition that has more keeps them as long as the list does not change.
 const maxSelectableFields = 8
 
+// checkColumn validates a printer column. The types are those of OpenAPI, and date, whose values are shown as
+// ages. Error messages name the field JSONPath: kube-apiserver validates its internal version, where jsonPath has
+// this name.
 func (c *specChecker) checkColumn(column *apiextensionsv1.CustomResourceColumnDefinition, path *field.Path) {
 	c.add(field.RequiredIf(column.Name == "", path.Child("name"), ""))
 	oneOf := "must be one of " + strings.Join(columnTypes, ",")
@@ -40,6 +44,8 @@ func (c *specChecker) checkColumn(column *apiextensionsv1.CustomResourceColumnDe
 
 // checkSimplePath reports whether a path has the format that columns and the scale subresource
 // need.
+// The text must not be empty. The rest of the path is not parsed here: a column whose path cannot be parsed only
+// gets a warning, see unreadableColumns.
 func (c *specChecker) checkSimplePath(text string, path *field.Path) bool {
 	if text[0] == '.' {
 		return true
@@ -52,6 +58,9 @@ func hasStatus(s *apiextensionsv1.CustomResourceSubresources) bool {
 	return s != nil && s.Status != nil
 }
 
+// checkSubresources validates the paths of the scale subresource. The wanted number of replicas has to be in
+// .spec and the current one in .status, as in the Scale that is made of them. For example .spec.replicas is
+// accepted, .specs.replicas and .spec are not.
 func (c *specChecker) checkSubresources(s *apiextensionsv1.CustomResourceSubresources, path *field.Path) {
 	if s == nil || s.Scale == nil {
 		return
@@ -103,6 +112,8 @@ func (c *specChecker) checkSelectable(
 		c.add(field.InvalidIf(leaf == nil || !slices.Contains([]string{"string", "boolean", "integer"}, leaf.Type), at,
 			f.JSONPath,
 			"must point to a field of type string, boolean or integer. Enum string fields and strings with formats "+"are allowed."))
+		// The parsed paths are compared, so two spellings of one path are duplicates. Duplicates do not count
+		// towards the limit below.
 		if slices.Contains(seen, found.String()) {
 			c.add(field.ErrorList{field.Duplicate(at, f.JSONPath)})
 		} else {

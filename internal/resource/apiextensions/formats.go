@@ -15,6 +15,7 @@ var stringFormats = []string{
 }
 
 // newWarnings returns the warnings about d that are not also warnings about old. old is nil on create.
+// A controller that updates a definition again and again gets each warning once and not with every update.
 func newWarnings(about func(*definitionSpec) []string, d, old *definition) []string {
 	warnings := about(&d.Spec)
 	if old == nil {
@@ -62,6 +63,8 @@ func unsupportedSets(spec *definitionSpec) []string {
 	})
 }
 
+// recognized reports whether a format is validated for values of a type. An unknown format is only a reason for a
+// warning, because OpenAPI allows any text there. A schema without a type is treated as that of a string.
 func recognized(kind, format string) bool {
 	switch kind {
 	case "", "string":

@@ -7,6 +7,8 @@ import (
 
 // checkRuleTexts validates the parts of rules other than their expressions. The expressions of
 // a structural schema are validated together with the schema.
+// A schema with an unsupported member gets nil as its fields, so a fieldPath is not compared with the schema
+// there.
 func (c *schemaChecker) checkRuleTexts() {
 	for _, r := range c.ruled {
 		var fields *structuralschema.Schema

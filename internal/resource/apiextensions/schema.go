@@ -155,6 +155,8 @@ type scope struct {
 	noDefault string
 }
 
+// check validates s and the schemas in it, those below first. A flaw that any schema of the previous definition
+// has is not reported, wherever it is: definitions that were created before a rule must stay updatable.
 func (c *schemaChecker) check(s *props, at scope, path *field.Path) {
 	if s == nil {
 		return
@@ -207,6 +209,8 @@ func (c *schemaChecker) members(s *props, at scope, path *field.Path) {
 		"must not be used inside of resource meta")
 	c.forbidIf(s.UniqueItems, path, "uniqueItems",
 		"uniqueItems cannot be set to true since the runtime complexity becomes quadratic")
+	// additionalProperties: true beside properties is accepted, because it does not restrict anything. A schema
+	// or false is refused.
 	if a := s.AdditionalProperties; a != nil && len(s.Properties) > 0 && (!a.Allows || a.Schema != nil) {
 		c.forbidden(path.Child("additionalProperties"), "additionalProperties and properties are mutual exclusive")
 	}
@@ -217,6 +221,7 @@ func (c *schemaChecker) members(s *props, at scope, path *field.Path) {
 
 // below checks the schemas in s.
 func (c *schemaChecker) below(s *props, at scope, path *field.Path) {
+	// isRoot is not passed on: only the schema of the resource itself is the root.
 	in := scope{meta: at.meta, noDefault: at.noDefault}
 	if s.AdditionalProperties != nil {
 		values := in
@@ -259,6 +264,8 @@ func (c *schemaChecker) below(s *props, at scope, path *field.Path) {
 	}
 }
 
+// typeMustBe requires the type of values that an extension is about. An extension on a schema with another type,
+// or without one, would never have an effect.
 func (c *schemaChecker) typeMustBe(want string, s *props, because string, path *field.Path) {
 	why := fmt.Sprintf("must be %s if %s is specified", want, because)
 	switch s.Type {
@@ -278,6 +285,8 @@ func (c *schemaChecker) mapType(s *props, path *field.Path) {
 	c.add(field.OneOf(path.Child("x-kubernetes-map-type"), *s.XMapType, "atomic", "granular"))
 }
 
+// listType validates x-kubernetes-list-type, by which server-side apply merges lists. The items of a set are
+// compared as a whole, so they have to be scalars or atomic.
 func (c *schemaChecker) listType(s *props, path *field.Path) {
 	if s.XListType == nil {
 		return
@@ -293,6 +302,8 @@ func (c *schemaChecker) listType(s *props, path *field.Path) {
 
 // nonAtomicSetError returns an error if s is a set whose items are not compared as a whole,
 // nil otherwise.
+// A list without a type is atomic, so only another explicit type is refused. An object without a map type is
+// granular and refused.
 func nonAtomicSetError(s *props, path *field.Path) *field.Error {
 	items := itemsOf(s)
 	if s.XListType == nil || *s.XListType != "set" || items == nil {
@@ -309,8 +320,12 @@ func nonAtomicSetError(s *props, path *field.Path) *field.Error {
 	return nil
 }
 
+// listKeys validates x-kubernetes-list-map-keys, the fields that identify the items of a list with the type map.
+// For example, [name] needs items of type object with the scalar property name.
 func (c *schemaChecker) listKeys(s *props, path *field.Path) {
 	isMap := s.XListType != nil && *s.XListType == "map"
+	// Only the type of the list is reported here. Without the type map the keys have no meaning, so they are not
+	// compared with the items.
 	if len(s.XListMapKeys) > 0 && !isMap {
 		const why = "must be map if x-kubernetes-list-map-keys is non-empty"
 		if s.XListType == nil {
@@ -337,6 +352,8 @@ func (c *schemaChecker) listKeys(s *props, path *field.Path) {
 	}
 }
 
+// keysOf validates that the keys are different scalar properties of the items. managedFields names an item by its
+// keys, such as k:{"name":"a"}.
 func (c *schemaChecker) keysOf(keys []string, items *props, path *field.Path) {
 	for i, key := range keys {
 		p, found := items.Properties[key]
@@ -356,6 +373,8 @@ func (c *schemaChecker) keysOf(keys []string, items *props, path *field.Path) {
 // validateListItems returns errors for the schema of a set's or map's items if it does not
 // guarantee that items can be distinguished, because an item can be null or a key can be
 // missing.
+// For example, a list with the key name needs items with {required: [name]} or a default of name. Without it, two
+// items could both lack the key and be the same item.
 func validateListItems(s *props, path *field.Path) field.ErrorList {
 	items := itemsOf(s)
 	if items == nil || s.XListType == nil || (*s.XListType != "set" && *s.XListType != "map") {

@@ -124,6 +124,8 @@ func toStored(d *definition) *storedDefinition {
 
 // fromStored converts a stored definition and sets the defaults of v1beta1. Versions share the
 // values that were at the top level.
+// A value at the top level replaces that of every version, so a document that has both is read as v1beta1 means
+// it.
 func fromStored(d *storedDefinition) *definition {
 	d.setDefaults()
 	out := &definition{
@@ -168,6 +170,8 @@ func fromStored(d *storedDefinition) *definition {
 }
 
 // setDefaults sets the defaults of v1beta1, for definitions that old servers stored.
+// A webhook from the time before conversionReviewVersions understands only v1beta1. preserveUnknownFields is
+// true: definitions of v1beta1 did not need a structural schema, and their objects were not pruned by default.
 func (d *storedDefinition) setDefaults() {
 	spec := &d.Spec
 	declare.Value(&spec.Scope, apiextensionsv1.NamespaceScoped)
@@ -221,6 +225,10 @@ type v1beta1Spec struct {
 	versions []apiextensionsv1.CustomResourceDefinitionVersion
 }
 
+// hoistCommon returns spec in the form of the internal version. A part moves to the top level if it is equal in
+// all versions, each part by itself. A definition with one version therefore has all of its parts there, and its
+// errors begin with spec.validation and not with spec.versions[0].schema. nil and an empty list are equal. spec
+// is not changed.
 func hoistCommon(spec *apiextensionsv1.CustomResourceDefinitionSpec) v1beta1Spec {
 	out := v1beta1Spec{versions: slices.Clone(spec.Versions)}
 	if len(out.versions) == 0 {

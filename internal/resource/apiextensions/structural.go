@@ -87,12 +87,17 @@ func (c *structureChecker) node(s *props, at schemaPlace, path *field.Path) {
 		}
 	}
 	c.extensions(s, path)
+	// An int-or-string may name its two types in anyOf, or in the anyOf of the first schema of allOf. The second
+	// form leaves room for further restrictions in allOf.
 	first := len(s.AllOf) > 0 && isIntOrString(s.AllOf[0].AnyOf)
 	c.checkJunctors(s, isIntOrString(s.AnyOf), first, path)
 	c.types(s, at, path)
 	c.metadata(s, at, path.Child("properties"))
 }
 
+// extensions validates the extensions that exclude each other. An int-or-string is a scalar, so it has no fields
+// to preserve and is no resource. An embedded resource has the named fields apiVersion, kind and metadata, so it
+// cannot be a map.
 func (c *structureChecker) extensions(s *props, path *field.Path) {
 	preserve := s.XPreserveUnknownFields != nil
 	if s.XIntOrString {
@@ -108,6 +113,8 @@ func (c *structureChecker) extensions(s *props, path *field.Path) {
 	}
 }
 
+// types validates the type of a schema outside of junctors. The type may be missing only if an extension says
+// what values are allowed: int-or-string, or preserve-unknown-fields, which allows any value.
 func (c *structureChecker) types(s *props, at schemaPlace, path *field.Path) {
 	path = path.Child("type")
 	const embedded = "must be object if x-kubernetes-embedded-resource is true"
@@ -147,6 +154,7 @@ func (c *structureChecker) metadata(s *props, at schemaPlace, path *field.Path) 
 
 // restrictsNamesOnly reports whether a schema of metadata has only a type, a default (which
 // another check refuses) and properties for name or generateName.
+// m is a copy, so the function may clear its members.
 func restrictsNamesOnly(m props) bool {
 	names := 0
 	for _, name := range []string{"name", "generateName"} {
@@ -175,6 +183,7 @@ func isTypeOnly(s props, name string) bool {
 }
 
 // dropEmptyFields removes empty members, which mean the same as missing ones.
+// s is a copy; the lists in it are not changed.
 func dropEmptyFields(s props) props {
 	if s.Ref != nil && *s.Ref == "" {
 		s.Ref = nil
@@ -257,6 +266,8 @@ func (c *structureChecker) checkJunctor(s *props, anyTyped bool, path *field.Pat
 	} {
 		c.forbidIf(m.set, path, m.name, m.why)
 	}
+	// The server validates metadata itself. A schema may restrict the names only outside of junctors; see
+	// restrictsNamesOnly.
 	if _, found := s.Properties["metadata"]; found {
 		c.forbidden(path.Child("properties").Key("metadata"), "must not be specified in a nested context")
 	}
@@ -285,6 +296,9 @@ func (c *structureChecker) checkSpecified(condition, s *props, at, path *field.P
 	}
 }
 
+// checkSpecifiedBelow is checkSpecified for a schema that is not at the top of a junctor. For example, a junctor
+// {properties: {a: {minimum: 1}}} requires that s has a property a. The error is at the missing place and names
+// the junctor as the reason.
 func (c *structureChecker) checkSpecifiedBelow(condition, s *props, at, path *field.Path) {
 	c.checkSpecified(condition, s, at, path)
 	if items := itemsOf(condition); items != nil {

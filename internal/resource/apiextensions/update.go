@@ -78,6 +78,7 @@ func (d previousDefinition) allowsAnyBundle() bool {
 		checkCABundle(w.ClientConfig.CABundle) != nil
 }
 
+// webhook returns the conversion webhook, nil on create and for the strategy None.
 func (d previousDefinition) webhook() *apiextensionsv1.WebhookConversion {
 	if d.definition == nil || d.Spec.Conversion == nil {
 		return nil
@@ -105,6 +106,8 @@ func (d previousDefinition) hasSelectable(name string, fields []apiextensionsv1.
 
 // hasSchema reports whether it has this schema for a version. A schema that all its versions
 // share also counts for new versions.
+// For a schema that has not changed, the cost limit of a single rule is not checked: the estimate may have become
+// stricter since.
 func (d previousDefinition) hasSchema(name string, schema *apiextensionsv1.CustomResourceValidation) bool {
 	if d.definition == nil {
 		return false

@@ -28,6 +28,8 @@ func validate(ctx context.Context, d, _ *definition) field.ErrorList {
 	return append(errs, validatePreserve(d, nil)...)
 }
 
+// validateUpdate validates an update. The name is not validated again: it cannot change, and neither can the
+// plural and the group that it consists of.
 func validateUpdate(ctx context.Context, d, old *definition) field.ErrorList {
 	before := previousDefinition{old}
 	errs := newSpecChecker(ctx, &d.Spec, before).check()
@@ -42,6 +44,8 @@ func validateStatusUpdate(d, _ *definition) field.ErrorList {
 	return validateStatus(d)
 }
 
+// validateName requires the name PLURAL.GROUP. A cluster therefore has at most one definition of a resource.
+// generateName can only be that text too, because a suffix would make another name.
 func validateName(d *definition) field.ErrorList {
 	var errs field.ErrorList
 	want := d.Spec.Names.Plural + "." + d.Spec.Group
@@ -52,6 +56,8 @@ func validateName(d *definition) field.ErrorList {
 	return errs
 }
 
+// validateImmutable refuses changes of fields that stored objects depend on. names says whether scope and kind
+// are among them: before a definition is established there are no objects.
 func validateImmutable(spec, old *definitionSpec, names bool) field.ErrorList {
 	var errs field.ErrorList
 	path := field.NewPath("spec")
@@ -72,6 +78,8 @@ func validateStatus(d *definition) field.ErrorList {
 	return validateNames(&d.Status.AcceptedNames, field.NewPath("status", "acceptedNames"))
 }
 
+// validateStoredVersions keeps the versions in the spec that objects may still be stored in: without its version,
+// such an object could not be read any more. The errors are in the order of the names.
 func validateStoredVersions(d *definition) field.ErrorList {
 	stored, path := d.Status.StoredVersions, field.NewPath("status", "storedVersions")
 	if len(stored) == 0 {
@@ -109,6 +117,8 @@ const (
 	approvalInvalid
 )
 
+// approvalOf parses the annotation. For example, https://github.com/kubernetes/kubernetes/pull/78458 is approved,
+// "unapproved, experimental-only" is unapproved, and pull/78458 is invalid.
 func approvalOf(annotation string) approval {
 	address, err := url.ParseRequestURI(annotation)
 	switch {
@@ -122,12 +132,16 @@ func approvalOf(annotation string) approval {
 	return approvalInvalid
 }
 
+// isProtectedGroup reports whether a group belongs to the Kubernetes community: k8s.io and apps.k8s.io do,
+// example-k8s.io does not.
 func isProtectedGroup(group string) bool {
 	return slices.ContainsFunc([]string{"k8s.io", "kubernetes.io"}, func(domain string) bool {
 		return group == domain || strings.HasSuffix(group, "."+domain)
 	})
 }
 
+// validateApproval requires the annotation in protected groups. An update that leaves the state of the approval
+// as it was is accepted, because definitions may be older than the rule.
 func validateApproval(d, old *definition) field.ErrorList {
 	if !isProtectedGroup(d.Spec.Group) {
 		return nil
@@ -151,6 +165,8 @@ func validateApproval(d, old *definition) field.ErrorList {
 	return nil
 }
 
+// validatePreserve refuses preserveUnknownFields in new definitions. Only definitions that come from v1beta1,
+// where true was the default, may keep it.
 func validatePreserve(d, old *definition) field.ErrorList {
 	if !d.Spec.PreserveUnknownFields || (old != nil && old.Spec.PreserveUnknownFields) {
 		return nil
@@ -341,6 +357,7 @@ func validateDeprecationWarning(v *version) []string {
 	}
 	var out []string
 	text := *v.DeprecationWarning
+	// The length is in bytes, although the message says characters.
 	if len(text) > 256 {
 		out = append(out, "must be <= 256 characters long")
 	}
@@ -358,6 +375,8 @@ func validateDeprecationWarning(v *version) []string {
 	return out
 }
 
+// checkRequiredNames requires the names. A missing singular or listKind is reported only with a missing kind,
+// because the defaults derive both from it.
 func (c *specChecker) checkRequiredNames() {
 	names, path := &c.spec.Names, c.path.Child("names")
 	for _, name := range []struct{ member, value string }{
@@ -377,6 +396,7 @@ func validateNames(names *apiextensionsv1.CustomResourceDefinitionNames, path *f
 		}
 		errs = append(errs, field.Joined(path, value, prefix, validation.IsDNS1035Label(check))...)
 	}
+	// A kind is compared in lower case: Widget and HTTPRoute are valid, My_Kind is not.
 	const mixed = "may have mixed case, but should otherwise match: "
 	for _, name := range []struct{ member, value, prefix string }{
 		{"plural", names.Plural, ""}, {"singular", names.Singular, ""}, {"kind", names.Kind, mixed},
@@ -389,6 +409,7 @@ func validateNames(names *apiextensionsv1.CustomResourceDefinitionNames, path *f
 	for i, name := range names.ShortNames {
 		label(name, "", path.Child("shortNames").Index(i))
 	}
+	// Objects and lists of them have to be distinguishable by their kind.
 	errs = append(errs, field.InvalidIf(names.Kind != "" && names.Kind == names.ListKind, path.Child("listKind"),
 		names.ListKind, "kind and listKind may not be the same")...)
 	for i, name := range names.Categories {

@@ -14,6 +14,7 @@ import (
 
 // properties iterates over schemas in the order of their names, so that errors have a fixed
 // order.
+// The schemas are copies, so changes of them do not reach the map.
 func properties(named map[string]props) iter.Seq2[string, *props] {
 	return func(yield func(string, *props) bool) {
 		for _, name := range slices.Sorted(maps.Keys(named)) {
@@ -31,6 +32,8 @@ func schemas(s *props) iter.Seq[*props] {
 	return func(yield func(*props) bool) { eachSchema(s, yield) }
 }
 
+// eachSchema calls yield for s and all schemas in it until yield returns false. It reports whether yield has
+// always returned true. The functions below do the same for one kind of member each.
 func eachSchema(s *props, yield func(*props) bool) bool {
 	return s == nil || yield(s) && eachBelow(s, yield)
 }
@@ -114,6 +117,8 @@ func rewrite(s *props, form func(raw []byte) []byte) bool {
 	changed = rewriteValue(&s.Example, form) || changed
 	for i := range s.Enum {
 		if raw := form(s.Enum[i].Raw); !bytes.Equal(raw, s.Enum[i].Raw) {
+			// The clone keeps the list of other copies of the definition as it was. The next values are compared
+			// in the clone.
 			s.Enum, changed = slices.Clone(s.Enum), true
 			s.Enum[i].Raw = raw
 		}
@@ -131,6 +136,8 @@ func rewrite(s *props, form func(raw []byte) []byte) bool {
 		}
 	}
 	for _, named := range []map[string]props{s.Properties, s.PatternProperties, s.Definitions} {
+		// child is a copy, which is only put back if it has changed. Replacing the value of a present key during
+		// the iteration is safe in Go.
 		for name, child := range named {
 			if rewrite(&child, form) {
 				named[name] = child
@@ -168,6 +175,8 @@ func checkValuesReadable(d *definition) error {
 			values := s.Enum
 			for _, v := range []*apiextensionsv1.JSON{s.Default, s.Example} {
 				if v != nil {
+					// The capacity is limited to the length, so that append copies the list and does not write
+					// behind s.Enum.
 					values = append(values[:len(values):len(values)], *v)
 				}
 			}
@@ -208,6 +217,7 @@ func canonicalUnlessInteger(raw []byte) []byte {
 
 // hasFloatThatBecomesInteger reports whether value contains a number that is not an integer
 // now, but is one after encoding and decoding.
+// For example, 1.0 is encoded as 1, and 1e3 as 1000. 1.5 stays a fraction.
 func hasFloatThatBecomesInteger(value any) bool {
 	switch v := value.(type) {
 	case float64:
@@ -241,6 +251,8 @@ func decodeValue(raw []byte) (value any, err error) {
 // isPlain reports whether raw has only one possible encoding: a literal, a short whole number,
 // or a string of ASCII letters.
 func isPlain(raw []byte) bool {
+	// The letters are those that json.Marshal does not escape: the quote, the backslash, &, < and > are missing.
+	// Numbers with at most 17 digits fit in an int64 and are encoded as they are.
 	const letters = " !#$%()*+,-./0123456789:;=?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[]^_`abcdefghijklmnopqrstuvwxyz{|}~"
 	switch {
 	case raw[0] == '"':

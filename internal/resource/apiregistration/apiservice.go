@@ -67,6 +67,7 @@ func apiService() *registry.Kind {
 	}
 }
 
+// availability returns the cell of the column Available: True, or for example False (ServiceNotFound).
 func availability(s *apiregistrationv1.APIService) string {
 	for _, c := range s.Status.Conditions {
 		if c.Type != apiregistrationv1.Available {

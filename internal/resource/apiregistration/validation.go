@@ -10,6 +10,7 @@ import (
 )
 
 // The largest priorities, as text for messages.
+// The limits themselves are accepted, although the messages say "less than".
 const (
 	maxGroupPriority   = 20000
 	maxVersionPriority = 1000
@@ -22,6 +23,8 @@ func validate(s *apiregistrationv1.APIService) field.ErrorList {
 	}
 	metadata, spec := field.NewPath("metadata"), field.NewPath("spec")
 	name := s.Spec.Version + "." + s.Spec.Group
+	// The name is VERSION.GROUP, such as v1.apps, and v1. for the core group. So there is one APIService for each
+	// version of a group. generateName can only be that text too.
 	why := fmt.Sprintf("must be `spec.version+\".\"+spec.group`: %q", name)
 	errs = append(errs, field.InvalidIf(s.GenerateName != "" && s.GenerateName != name, metadata.Child("generateName"),
 		s.GenerateName, why)...)
@@ -34,6 +37,8 @@ func validate(s *apiregistrationv1.APIService) field.ErrorList {
 		invalid(spec.Child("versionPriority"), n, fmt.Sprintf("must be positive and less than %d", maxVersionPriority))
 	}
 	bundle, insecure := spec.Child("caBundle"), spec.Child("insecureSkipTLSVerify")
+	// An APIService without a Service is answered by this server itself. There is no connection whose certificate
+	// could be checked.
 	if s.Spec.Service == nil {
 		if len(s.Spec.CABundle) != 0 {
 			invalid(bundle, fmt.Sprintf("%d bytes", len(s.Spec.CABundle)), "local APIServices may not have a caBundle")
@@ -47,6 +52,7 @@ func validate(s *apiregistrationv1.APIService) field.ErrorList {
 	if p := s.Spec.Service.Port; p != nil {
 		errs = append(errs, field.Joined(service.Child("port"), *p, "port is not valid: ", validation.IsValidPortNum(int(*p)))...)
 	}
+	// A bundle that is not used would look as if certificates were checked.
 	return append(errs, field.InvalidIf(s.Spec.InsecureSkipTLSVerify && len(s.Spec.CABundle) != 0, insecure, true,
 		"may not be true if caBundle is present")...)
 }

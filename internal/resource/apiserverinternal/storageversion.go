@@ -60,6 +60,8 @@ func storageVersion() *registry.Kind {
 }
 
 // validateName requires the form <group>.<resource>.
+// The group is what stands before the last dot, because a resource has no dot: rbac.authorization.k8s.io.roles. A
+// name such as pods, without a group, is refused.
 func validateName(name string, _ bool) []string {
 	dot := strings.LastIndex(name, ".")
 	if dot < 0 {
@@ -73,6 +75,8 @@ func prefixed(prefix string, messages []string) []string {
 	return declare.Texts(messages, func(m string) string { return prefix + m })
 }
 
+// validateStatus validates what the API servers of a cluster report. The spec is empty, so the status is all that
+// a StorageVersion says.
 func validateStatus(s *internalv1alpha1.StorageVersionStatus, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	seen := sets.New[string]()
@@ -96,6 +100,7 @@ func validateServer(s *internalv1alpha1.ServerStorageVersion, path *field.Path) 
 	for i, v := range s.DecodableVersions {
 		check(at.Index(i), v)
 	}
+	// A server must be able to read back what it writes, and what it serves.
 	if !slices.Contains(s.DecodableVersions, s.EncodingVersion) {
 		errs = append(errs, field.Invalid(at, s.DecodableVersions,
 			"decodableVersions must include encodingVersion "+s.EncodingVersion))
@@ -122,6 +127,7 @@ func validateCommon(s *internalv1alpha1.StorageVersionStatus, path *field.Path) 
 		}
 		common = v
 	}
+	// common is nil for no server and for servers that differ.
 	switch set := s.CommonEncodingVersion; {
 	case common == nil && set != nil:
 		return field.ErrorList{field.Invalid(path, *set, "should be nil if servers do not agree on the same encoding "+
@@ -154,6 +160,7 @@ func validateConditions(conditions []internalv1alpha1.StorageVersionCondition, p
 }
 
 // validateVersion returns what is wrong with a version with an optional group before it.
+// For example, v1 and apps/v1 are accepted. a/b/v1 has too many parts, and /v1 and apps/ have an empty one.
 func validateVersion(text string) []string {
 	group, version, hasGroup := strings.Cut(text, "/")
 	var messages []string

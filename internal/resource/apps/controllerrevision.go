@@ -12,6 +12,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
+// controllerRevision returns the kind of ControllerRevisions. The controllers of DaemonSets and StatefulSets store
+// each template of pods in one, so that a rollback can restore it. The kind has neither a status nor a generation,
+// because data never changes.
 func controllerRevision() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
@@ -34,6 +37,7 @@ func controllerRevision() *registry.Kind {
 				table.Age,
 			},
 			Cells: func(r *appsv1.ControllerRevision) []any {
+				// An example of the cell is daemonset.apps/fluentd.
 				controller := table.None
 				if owner := metav1.GetControllerOf(r); owner != nil {
 					kind := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).GroupKind()

@@ -20,6 +20,8 @@ func validateControllerRevision(r *appsv1.ControllerRevision) field.ErrorList {
 	return errs
 }
 
+// validateControllerRevisionUpdate forbids changes of data: a rollback restores it. revision may change, because
+// after a rollback the controller gives the old ControllerRevision the highest number instead of creating a copy.
 func validateControllerRevisionUpdate(r, old *appsv1.ControllerRevision) field.ErrorList {
 	errs := field.NonNegative(field.NewPath("revision"), r.Revision)
 	return append(errs, declare.Immutable(r.Data, old.Data, field.NewPath("data"))...)

@@ -15,6 +15,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
+// daemonSet returns the kind of DaemonSets. It has two counters: metadata.generation counts changes of the spec,
+// and the generation of the template counts changes of spec.template only. The controller copies the second one to
+// a label of its pods.
 func daemonSet(gates core.PodGates) *registry.Kind {
 	spec, status := appsv1.DaemonSetSpec{}.SwaggerDoc(), appsv1.DaemonSetStatus{}.SwaggerDoc()
 	columns := table.WithTemplate(spec["selector"],
@@ -46,10 +49,12 @@ func daemonSet(gates core.PodGates) *registry.Kind {
 			Generation: true,
 			PrepareCreate: func(d *appsv1.DaemonSet) {
 				gates.DropNew(&d.Spec.Template)
+				// A client may choose the first value, unless it is less than 1.
 				setTemplateGeneration(d, max(templateGeneration(d), 1))
 			},
 			PrepareUpdate: func(d, old *appsv1.DaemonSet) {
 				gates.Drop(&d.Spec.Template, &old.Spec.Template)
+				// On update the value of the client is ignored.
 				generation := templateGeneration(old)
 				if !equality.Semantic.DeepEqual(d.Spec.Template, old.Spec.Template) {
 					generation++
@@ -58,6 +63,8 @@ func daemonSet(gates core.PodGates) *registry.Kind {
 			},
 			ValidateCreate: func(d *appsv1.DaemonSet) field.ErrorList { return validateDaemonSet(d, nil, &gates) },
 			PrepareStatusUpdate: func(d, old *appsv1.DaemonSet) {
+				// The annotation stands for a field of the spec of kube-apiserver's internal version, and an
+				// update of the status cannot change the spec.
 				setTemplateGeneration(d, templateGeneration(old))
 			},
 			ValidateStatusUpdate: validateDaemonSetStatus,
@@ -90,6 +97,7 @@ func daemonSet(gates core.PodGates) *registry.Kind {
 
 // templateGeneration returns the generation of the template. It was a field in older versions
 // of the API; in apps/v1 it is an annotation.
+// It returns 0 for a text that is not a number; checkTemplateGeneration refuses such a text.
 func templateGeneration(d *appsv1.DaemonSet) int64 {
 	n, _ := strconv.ParseInt(d.Annotations[appsv1.DeprecatedTemplateGeneration], 10, 64)
 	return n
@@ -97,6 +105,7 @@ func templateGeneration(d *appsv1.DaemonSet) int64 {
 
 // checkTemplateGeneration returns an error unless the annotation is a number. kube-apiserver
 // cannot decode a DaemonSet with another value.
+// The response to such a request is 400 and not 422.
 func checkTemplateGeneration(obj registry.Object) error {
 	if text, there := obj.GetAnnotations()[appsv1.DeprecatedTemplateGeneration]; there {
 		_, err := strconv.ParseInt(text, 10, 64)
@@ -112,6 +121,9 @@ func setTemplateGeneration(d *appsv1.DaemonSet, n int64) {
 	d.Annotations[appsv1.DeprecatedTemplateGeneration] = strconv.FormatInt(n, 10)
 }
 
+// defaultDaemonSet sets the defaults of apps/v1. maxUnavailable 1 and maxSurge 0 update one node at a time, and
+// remove its old pod before the new one is created. revisionHistoryLimit is the number of old ControllerRevisions
+// that are kept.
 func defaultDaemonSet(d *appsv1.DaemonSet) {
 	if _, there := d.Annotations[appsv1.DeprecatedTemplateGeneration]; !there {
 		// The annotation is set as a default, so that managedFields name the client as its owner.

@@ -17,6 +17,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
+// deployment returns the kind of Deployments. It differs from the other workloads in two ways: changes of
+// annotations increment the generation, and an update of the status cannot change labels.
 func deployment(inPods core.PodGates, gates features.Gates) *registry.Kind {
 	disabled := declare.DisabledOf(gates, declare.Part(features.DeploymentReplicaSetTerminatingReplicas,
 		func(d *appsv1.Deployment) bool { return d.Status.TerminatingReplicas != nil },
@@ -51,6 +53,8 @@ func deployment(inPods core.PodGates, gates features.Gates) *registry.Kind {
 				return &deploymentContent{Spec: d.Spec, Annotations: d.Annotations}
 			},
 			PrepareStatusUpdate: func(d, old *appsv1.Deployment) {
+				// The other workloads let an update of the status change labels. metadata.labels is also a reset
+				// field of the subresource, so that managedFields do not list the client as the owner of labels.
 				d.Labels = old.Labels
 				disabled.Drop(d, old)
 			},
@@ -61,6 +65,8 @@ func deployment(inPods core.PodGates, gates features.Gates) *registry.Kind {
 			},
 			ValidateStatusUpdate: validateDeploymentStatus,
 			ValidateUpdate: func(d, old *appsv1.Deployment) field.ErrorList {
+				// The selector cannot change since apps/v1beta2: the controller would not find the ReplicaSets and
+				// pods that only the old selector matches, and nobody would delete them.
 				return append(validateDeployment(d, old, &inPods),
 					declare.Immutable(d.Spec.Selector, old.Spec.Selector, field.NewPath("spec", "selector"))...)
 			},
@@ -91,8 +97,13 @@ type deploymentContent struct {
 	Annotations map[string]string
 }
 
+// replicas returns 0 for nil, which only objects without defaults have.
 func replicas(n *int32) int32 { return ptr.Deref(n, 0) }
 
+// defaultDeployment sets the defaults of apps/v1. The controller rounds maxUnavailable down and maxSurge up: with
+// one replica, 25% are 0 and 1, so the new pod is created before the old one is removed. revisionHistoryLimit is
+// the number of old ReplicaSets that are kept. After progressDeadlineSeconds without progress (10 minutes), the
+// condition Progressing is False.
 func defaultDeployment(d *appsv1.Deployment) {
 	declare.Pointer(&d.Spec.Replicas, 1)
 	strategy := &d.Spec.Strategy
@@ -117,6 +128,8 @@ func templateWarnings(template *corev1.PodTemplateSpec) []string {
 
 // changedTemplateWarnings returns the warnings about a template if the update has changed the
 // spec.
+// It compares generations, which are already those of the result. A change of the annotations of a Deployment
+// counts as a change of the spec, because it increments the generation too.
 func changedTemplateWarnings(obj, old metav1.Object, template *corev1.PodTemplateSpec) []string {
 	if obj.GetGeneration() == old.GetGeneration() {
 		return nil

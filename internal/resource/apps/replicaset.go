@@ -12,6 +12,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
+// replicaSet returns the kind of ReplicaSets. Unlike the other workloads they have no update strategy and no
+// history: a change of the template concerns only pods that are created later.
 func replicaSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
 	disabled := declare.DisabledOf(gates, declare.Part(features.DeploymentReplicaSetTerminatingReplicas,
 		func(r *appsv1.ReplicaSet) bool { return r.Status.TerminatingReplicas != nil },

@@ -18,6 +18,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
+// statefulSet returns the kind of StatefulSets. Each pod has an identity: a name with an ordinal, a DNS name, and
+// claims of its own. Rules that only this kind has protect the identity.
 func statefulSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
 	maxUnavailable := gates.Enabled(features.MaxUnavailableStatefulSet)
 	recreate := gates.Enabled(features.StatefulSetRecreateStrategy)
@@ -33,6 +35,7 @@ func statefulSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
 		}))
 	var defaultOnRead [][]int32
 	if maxUnavailable { // older releases have stored sets without it
+		// The path is spec.updateStrategy.rollingUpdate.maxUnavailable.
 		defaultOnRead = [][]int32{{2, 7, 2, 2}}
 	}
 	return &registry.Kind{
@@ -73,6 +76,7 @@ func statefulSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
 				return append(validateStatefulSet(s, nil, recreate, &inPods), validateImmutableFields(s)...)
 			},
 			ValidateUpdate: func(s, old *appsv1.StatefulSet) field.ErrorList {
+				// A set that already has the strategy Recreate can be updated after its gate is turned off.
 				allowed := recreate || old.Spec.UpdateStrategy.Type == appsv1.RecreateStatefulSetStrategyType
 				return append(validateStatefulSet(s, old, allowed, &inPods), validateStatefulSetUpdate(&s.Spec, &old.Spec)...)
 			},
@@ -95,6 +99,9 @@ func statefulSet(inPods core.PodGates, gates features.Gates) *registry.Kind {
 	}
 }
 
+// validateStatefulSetUpdate forbids changes of the fields that give pods their identity: the labels by which the
+// set finds them, the names and sizes of their claims, their DNS domain, and the order in which they start. The
+// controller does not apply such a change to pods and claims that exist.
 func validateStatefulSetUpdate(s, old *appsv1.StatefulSetSpec) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := declare.Immutable(s.Selector, old.Selector, path.Child("selector"))
@@ -116,9 +123,13 @@ func statefulSetWarnings(s, old *appsv1.StatefulSet) []string {
 	return warnings
 }
 
+// defaultStatefulSet sets the defaults of apps/v1. partition 0 updates all pods. The policy Retain keeps the
+// claims of pods that are deleted, which was the only behavior before the field existed (KEP-1847).
 func defaultStatefulSet(s *appsv1.StatefulSet, maxUnavailable bool) {
 	declare.Value(&s.Spec.PodManagementPolicy, appsv1.OrderedReadyPodManagement)
 	strategy := &s.Spec.UpdateStrategy
+	// If the client sets the type RollingUpdate without rollingUpdate, rollingUpdate stays nil. For a Deployment
+	// or a DaemonSet it would be set.
 	if strategy.Type == "" {
 		strategy.Type = appsv1.RollingUpdateStatefulSetStrategyType
 		if strategy.RollingUpdate == nil {
@@ -142,6 +153,8 @@ func defaultStatefulSet(s *appsv1.StatefulSet, maxUnavailable bool) {
 	core.DefaultPodTemplate(&s.Spec.Template)
 	setClaimTemplateTypes(s)
 	for i := range s.Spec.VolumeClaimTemplates {
+		// A template gets all defaults of a claim, even the phase of its status, which has no meaning in a
+		// template.
 		claim := &s.Spec.VolumeClaimTemplates[i]
 		core.DefaultPersistentVolumeClaimSpec(&claim.Spec)
 		declare.Value(&claim.Status.Phase, corev1.ClaimPending)

@@ -15,6 +15,8 @@ type statusCounts struct {
 	errs field.ErrorList
 }
 
+// countsOf returns a collector for a status. It checks observedGeneration, which all kinds have, before the
+// counts: clients see errors in this order.
 func countsOf(generation int64) *statusCounts {
 	c := &statusCounts{path: field.NewPath("status")}
 	c.nonNegative("observedGeneration", generation)
@@ -53,6 +55,8 @@ func (c *statusCounts) partsOf(replicas int32, parts ...part) {
 }
 
 // notDecremented requires that a collision count never becomes smaller or is removed.
+// The controller hashes the count into the name of the next ReplicaSet or ControllerRevision. With a smaller
+// count, it would try names again that are already taken.
 func (c *statusCounts) notDecremented(name string, is, was *int32) {
 	if was == nil || is != nil && *is >= *was {
 		return
@@ -60,6 +64,9 @@ func (c *statusCounts) notDecremented(name string, is, was *int32) {
 	c.errs = append(c.errs, field.Invalid(c.path.Child(name), ptr.Deref(is, 0), "cannot be decremented"))
 }
 
+// validateReplicaSetStatus requires that each count is a part of replicas. terminatingReplicas has no upper limit,
+// because replicas does not include terminating pods. A pod is available only after it was ready for
+// minReadySeconds, so there are no more available pods than ready ones.
 func validateReplicaSetStatus(r, _ *appsv1.ReplicaSet) field.ErrorList {
 	s := &r.Status
 	c := countsOf(s.ObservedGeneration)
@@ -70,6 +77,8 @@ func validateReplicaSetStatus(r, _ *appsv1.ReplicaSet) field.ErrorList {
 	return c.errs
 }
 
+// validateDeploymentStatus has the rules of validateReplicaSetStatus. unavailableReplicas has no upper limit,
+// because it includes pods that are not created yet.
 func validateDeploymentStatus(d, old *appsv1.Deployment) field.ErrorList {
 	s := &d.Status
 	c := countsOf(s.ObservedGeneration)
@@ -83,6 +92,8 @@ func validateDeploymentStatus(d, old *appsv1.Deployment) field.ErrorList {
 	return c.errs
 }
 
+// validateStatefulSetStatus limits all counts by replicas. The message about available replicas has the prefix
+// "status." unlike that of the other kinds, as in kube-apiserver.
 func validateStatefulSetStatus(set, old *appsv1.StatefulSet) field.ErrorList {
 	s := &set.Status
 	c := countsOf(s.ObservedGeneration)
@@ -94,6 +105,8 @@ func validateStatefulSetStatus(set, old *appsv1.StatefulSet) field.ErrorList {
 	return c.errs
 }
 
+// validateDaemonSetStatus does not compare the counts with each other, because no count includes all others:
+// desiredNumberScheduled leaves out the nodes that run a pod but should not.
 func validateDaemonSetStatus(d, old *appsv1.DaemonSet) field.ErrorList {
 	s := &d.Status
 	c := countsOf(s.ObservedGeneration)

@@ -26,12 +26,15 @@ func validateDeployment(d, old *appsv1.Deployment, pods *core.PodGates) field.Er
 	errs = append(errs, field.Optional(path.Child("revisionHistoryLimit"), s.RevisionHistoryLimit, field.NonNegative)...)
 	if p := s.ProgressDeadlineSeconds; p != nil {
 		errs = append(errs, field.NonNegative(path.Child("progressDeadlineSeconds"), *p)...)
+		// A new pod is available only after minReadySeconds: a shorter deadline would pass before each rollout.
 		errs = append(errs, field.InvalidIf(*p <= s.MinReadySeconds, path.Child("progressDeadlineSeconds"), *p,
 			"must be greater than minReadySeconds")...)
 	}
 	return errs
 }
 
+// validateDeploymentStrategy refuses rollingUpdate with the type Recreate. A patch of the type of a Deployment
+// must therefore set rollingUpdate to null: the stored object has its defaults.
 func validateDeploymentStrategy(s *appsv1.DeploymentStrategy, path *field.Path) field.ErrorList {
 	switch s.Type {
 	case appsv1.RecreateDeploymentStrategyType:
@@ -52,6 +55,9 @@ func validateDeploymentStrategy(s *appsv1.DeploymentStrategy, path *field.Path) 
 	return nil
 }
 
+// validateRollingDeployment requires that a rollout may create one pod more or have one pod less. Only literal
+// zeros (0 and "0%") are refused: if both percentages round to 0 pods, the controller uses 1 for maxUnavailable.
+// maxSurge may be more than 100%.
 func validateRollingDeployment(r *appsv1.RollingUpdateDeployment, path *field.Path) field.ErrorList {
 	unavailable, surge := ptr.Deref(r.MaxUnavailable, intstr.IntOrString{}), ptr.Deref(r.MaxSurge, intstr.IntOrString{})
 	errs := core.ValidateIntOrPercent(unavailable, path.Child("maxUnavailable"))
@@ -71,6 +77,7 @@ func validateReplicaSet(r, old *appsv1.ReplicaSet, pods *core.PodGates) field.Er
 	}
 	errs := field.Optional(path.Child("replicas"), s.Replicas, field.NonNegative)
 	errs = append(errs, field.NonNegative(path.Child("minReadySeconds"), s.MinReadySeconds)...)
+	// Messages about the selector of a ReplicaSet name a deployment, as in kube-apiserver.
 	return append(errs, pods.ValidateWorkload(s.Selector, &s.Template, before, "deployment", "invalid label selector", path)...)
 }
 
@@ -82,6 +89,7 @@ func validateDaemonSet(d, old *appsv1.DaemonSet, pods *core.PodGates) field.Erro
 	if old != nil {
 		before = &old.Spec.Template
 	}
+	// "-" means that a missing selector has no error of its own.
 	errs := pods.ValidateWorkload(s.Selector, &s.Template, before, "daemonset", "-", path)
 	errs = append(errs, field.NonNegative(path.Child("minReadySeconds"), s.MinReadySeconds)...)
 	errs = append(errs, field.Optional(path.Child("revisionHistoryLimit"), s.RevisionHistoryLimit, field.NonNegative)...)
@@ -101,6 +109,9 @@ func validateDaemonSet(d, old *appsv1.DaemonSet, pods *core.PodGates) field.Erro
 	return errs
 }
 
+// validateRollingDaemonSet requires that one of the two values is 0 and the other is not. A node has one pod of
+// the set: an update either removes the old pod first (maxUnavailable) or creates the new one first (maxSurge,
+// KEP-1591). 100% of the nodes is the limit of both.
 func validateRollingDaemonSet(r *appsv1.RollingUpdateDaemonSet, path *field.Path) field.ErrorList {
 	unavailable, surge := ptr.Deref(r.MaxUnavailable, intstr.IntOrString{}), ptr.Deref(r.MaxSurge, intstr.IntOrString{})
 	errs := core.ValidateIntOrPercent(unavailable, path.Child("maxUnavailable"))
@@ -145,11 +156,13 @@ func validateStatefulSet(set, old *appsv1.StatefulSet, recreate bool, pods *core
 	template := s.Template.DeepCopy()
 	// kube-apiserver does not validate them, because pods get serviceName as subdomain, and a hostname of their own.
 	template.Spec.Subdomain, template.Spec.Hostname = "", ""
+	// Containers may mount claim templates, so they must be among the volumes when mounts are validated.
 	template.Spec.Volumes = withClaimVolumes(template.Spec.Volumes, s.VolumeClaimTemplates)
 	return append(errs, pods.ValidateWorkload(s.Selector, template, before, "statefulset", "", path)...)
 }
 
 // validateImmutableFields validates the fields that an update cannot change.
+// It is only called for a new set: an update could not correct an invalid value that is stored.
 func validateImmutableFields(set *appsv1.StatefulSet) field.ErrorList {
 	path, s := field.NewPath("spec"), &set.Spec
 	errs := field.IfSet(path.Child("serviceName"), s.ServiceName, field.DNSLabel)
@@ -197,6 +210,9 @@ func shownStrategy(u *appsv1.StatefulSetUpdateStrategy) *appsv1.StatefulSetUpdat
 	return u
 }
 
+// validateStatefulSetStrategy validates the update strategy. Unlike for a Deployment, there is no maxSurge,
+// because two pods cannot have the same name. Each update removes the old pod first, so maxUnavailable cannot be
+// 0.
 func validateStatefulSetStrategy(u *appsv1.StatefulSetUpdateStrategy, recreate bool, path *field.Path) field.ErrorList {
 	switch {
 	case u.Type == "":

@@ -17,6 +17,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
+// horizontalPodAutoscaler returns the kind of HorizontalPodAutoscalers. They are stored as v2, because v1 has only
+// some of the fields. Validation and the table see v2, in whatever version a client writes.
 func horizontalPodAutoscaler(gates features.Gates) *registry.Kind {
 	toZero := gates.Enabled(features.HPAScaleToZero)
 	disabled := declare.DisabledOf(gates, declare.Part(features.HPAConfigurableTolerance, usesTolerance, dropTolerance))
@@ -134,6 +136,8 @@ func cpuMetric(percent int32) autoscalingv2.MetricSpec {
 	}
 }
 
+// scaleUp returns the default rules: 4 pods or twice the pods within 15 seconds, whichever is more. The
+// documentation of the field in k8s.io/api says 60 seconds, which is not the default.
 func scaleUp() *autoscalingv2.HPAScalingRules {
 	return &autoscalingv2.HPAScalingRules{
 		StabilizationWindowSeconds: new(int32(0)),
@@ -147,6 +151,7 @@ func scaleUp() *autoscalingv2.HPAScalingRules {
 
 // scaleDown returns the default rules without a stabilization window, whose default is a
 // setting of the controller.
+// All pods above minReplicas may be removed within 15 seconds.
 func scaleDown() *autoscalingv2.HPAScalingRules {
 	return &autoscalingv2.HPAScalingRules{
 		SelectPolicy: new(autoscalingv2.MaxChangePolicySelect),
@@ -157,6 +162,8 @@ func scaleDown() *autoscalingv2.HPAScalingRules {
 }
 
 // withDefaults returns rules with missing fields set to those of defaults.
+// It changes defaults, which must be new for each call. Policies are not merged: a list that is set replaces the
+// whole default list. tolerance has no default here, because it is a setting of the controller (KEP-4951).
 func withDefaults(defaults, rules *autoscalingv2.HPAScalingRules) *autoscalingv2.HPAScalingRules {
 	if rules == nil {
 		return defaults
@@ -175,6 +182,8 @@ func withDefaults(defaults, rules *autoscalingv2.HPAScalingRules) *autoscalingv2
 }
 
 // formatMetrics returns the first metrics as "current/target".
+// The controller writes the statuses in the order of the specs, so they are matched by index. Without a matching
+// status, the current value is unknown.
 func formatMetrics(specs []autoscalingv2.MetricSpec, statuses []autoscalingv2.MetricStatus) string {
 	if len(specs) == 0 {
 		return table.None
@@ -246,6 +255,8 @@ func currentAverage(current *autoscalingv2.MetricValueStatus) string {
 	return current.AverageValue.String()
 }
 
+// formatResource returns a metric such as "cpu: 12%/80%", or "memory: 100Mi/200Mi" for a target with an average
+// value.
 func formatResource(
 	name corev1.ResourceName, target *autoscalingv2.MetricTarget, current *autoscalingv2.MetricValueStatus,
 ) string {

@@ -46,6 +46,7 @@ func toV2(in *autoscalingv1.HorizontalPodAutoscaler) (*autoscalingv2.HorizontalP
 			out.Spec.Metrics = append(out.Spec.Metrics, metricToV2(m))
 		}
 	}
+	// The CPU target comes after all other metrics, wherever it was in v2: a write in v1 may change the order.
 	if n := in.Spec.TargetCPUUtilizationPercentage; n != nil {
 		out.Spec.Metrics = append(out.Spec.Metrics, cpuMetric(*n))
 	}
@@ -62,6 +63,7 @@ func toV2(in *autoscalingv1.HorizontalPodAutoscaler) (*autoscalingv2.HorizontalP
 			},
 		}}
 	}
+	// The annotation has the CPU metric too, so its list replaces the one from the percentage.
 	var current []autoscalingv1.MetricStatus
 	if read(currentMetricsAnnotation, &current) {
 		out.Status.CurrentMetrics = make([]autoscalingv2.MetricStatus, len(current))
@@ -113,6 +115,7 @@ func fromV2(in *autoscalingv2.HorizontalPodAutoscaler) (*autoscalingv1.Horizonta
 	var others []autoscalingv1.MetricSpec
 	for i := range in.Spec.Metrics {
 		m := &in.Spec.Metrics[i]
+		// v1 has one field for the CPU utilization. A second target for it cannot be shown.
 		if percent := cpuTarget(m); percent != nil {
 			if out.Spec.TargetCPUUtilizationPercentage == nil {
 				out.Spec.TargetCPUUtilizationPercentage = percent
@@ -176,6 +179,9 @@ func conditionsFromV2(
 	return out
 }
 
+// withoutConversionAnnotations returns a copy without the annotations that stand for fields, because v2 has the
+// fields and fromV2 writes the annotations anew. It returns nil if no annotation is left. The argument is shared
+// with the input of a conversion and does not change.
 func withoutConversionAnnotations(annotations map[string]string) map[string]string {
 	out := maps.Clone(annotations)
 	for _, name := range []string{metricsAnnotation, currentMetricsAnnotation, conditionsAnnotation, behaviorAnnotation} {
@@ -187,6 +193,8 @@ func withoutConversionAnnotations(annotations map[string]string) map[string]stri
 	return out
 }
 
+// cpuTarget returns the target in percent that v1 has a field for. It returns nil for all other metrics, among
+// them a target for CPU with an average value.
 func cpuTarget(m *autoscalingv2.MetricSpec) *int32 {
 	if m.Type != autoscalingv2.ResourceMetricSourceType || m.Resource == nil || m.Resource.Name != corev1.ResourceCPU {
 		return nil
@@ -195,6 +203,7 @@ func cpuTarget(m *autoscalingv2.MetricSpec) *int32 {
 }
 
 // annotationBehavior is a behavior as JSON in the annotation, with Go's field names.
+// kube-apiserver writes its internal type, which has no JSON names: {"ScaleUp":{"SelectPolicy":"Max",...},...}.
 type annotationBehavior struct{ ScaleUp, ScaleDown *annotationRules }
 
 type annotationRules struct {

@@ -10,6 +10,8 @@ import (
 // In the annotations of v1, the type of a metric's target is not a field of its own as in v2: it
 // follows from which of the other fields is set.
 
+// averageTarget returns a target for the average over the pods: a utilization in percent of the request, or a
+// value.
 func averageTarget(percent *int32, value *resource.Quantity) autoscalingv2.MetricTarget {
 	kind := autoscalingv2.AverageValueMetricType
 	if percent != nil {
@@ -66,6 +68,8 @@ func metricToV2(in autoscalingv1.MetricSpec) autoscalingv2.MetricSpec {
 	return out
 }
 
+// metricFromV2 converts a metric for the annotation. A value that v2 does not have is 0 where v1 requires one;
+// metricToV2 treats a zero target value of an object as missing.
 func metricFromV2(in *autoscalingv2.MetricSpec) autoscalingv1.MetricSpec {
 	out := autoscalingv1.MetricSpec{Type: autoscalingv1.MetricSourceType(in.Type)}
 	if m := in.Object; m != nil {
@@ -100,6 +104,8 @@ func metricFromV2(in *autoscalingv2.MetricSpec) autoscalingv1.MetricSpec {
 	return out
 }
 
+// statusToV2 converts the status of a metric from the annotation. Values that v1 requires are set in v2 even if
+// they are 0: v1 has no way to leave them out. toV2 corrects this for the CPU metric.
 func statusToV2(in autoscalingv1.MetricStatus) autoscalingv2.MetricStatus {
 	out := autoscalingv2.MetricStatus{Type: autoscalingv2.MetricSourceType(in.Type)}
 	if m := in.Object; m != nil {
@@ -138,6 +144,8 @@ func statusToV2(in autoscalingv1.MetricStatus) autoscalingv2.MetricStatus {
 	return out
 }
 
+// statusFromV2 converts the status of a metric for the annotation. v1 requires current values, so a missing one
+// becomes 0. After a conversion back to v2 it stays 0, except where dropShownZero removes it.
 func statusFromV2(in *autoscalingv2.MetricStatus) autoscalingv1.MetricStatus {
 	out := autoscalingv1.MetricStatus{Type: autoscalingv1.MetricSourceType(in.Type)}
 	if m := in.Object; m != nil {

@@ -15,6 +15,7 @@ import (
 
 const (
 	// maxStabilizationWindow and maxPolicyPeriod are in seconds.
+	// They are one hour and half an hour: the limits in the documentation of the fields in autoscaling/v2.
 	maxStabilizationWindow = 3600
 	maxPolicyPeriod        = 1800
 )
@@ -33,6 +34,8 @@ func validateAutoscaler(h *autoscalingv2.HorizontalPodAutoscaler, toZero bool) f
 	return validateSpec(&h.Spec, lenience{zeroReplicas: toZero}, field.NewPath("spec"))
 }
 
+// validateAutoscalerUpdate accepts what the old autoscaler already had. Otherwise no client could update an
+// autoscaler that was stored before a rule existed, or while a gate was on.
 func validateAutoscalerUpdate(h, old *autoscalingv2.HorizontalPodAutoscaler, toZero bool) field.ErrorList {
 	return validateSpec(&h.Spec, lenience{
 		zeroReplicas:     toZero || old.Spec.MinReplicas != nil && *old.Spec.MinReplicas == 0,
@@ -70,6 +73,8 @@ func validateSpec(s *autoscalingv2.HorizontalPodAutoscalerSpec, l lenience, path
 	return errs
 }
 
+// validateReplicas validates the range of replicas. A missing minReplicas has the default 1, but maxReplicas has
+// no default: 0 counts as missing.
 func validateReplicas(
 	s *autoscalingv2.HorizontalPodAutoscalerSpec, l lenience, path *field.Path,
 ) (errs field.ErrorList) {
@@ -113,6 +118,9 @@ func checkVersion(r *autoscalingv2.CrossVersionObjectReference) error {
 	return err
 }
 
+// validateMetrics validates the metrics. With 0 replicas there are no pods to measure: a metric of pods or of
+// their resources could not start the first one again. Scaling to zero therefore needs a metric of another source
+// (KEP-2021).
 func validateMetrics(
 	s *autoscalingv2.HorizontalPodAutoscalerSpec, l lenience, path *field.Path,
 ) (errs field.ErrorList) {
@@ -140,6 +148,7 @@ type metricSource struct {
 	validate func(*field.Path) field.ErrorList
 }
 
+// sourcesOf returns the sources in the order in which kube-apiserver validates them.
 func sourcesOf(m *autoscalingv2.MetricSpec) [5]metricSource {
 	return [...]metricSource{
 		{autoscalingv2.ObjectMetricSourceType, "object", m.Object != nil,
@@ -191,6 +200,7 @@ func validateMetric(m *autoscalingv2.MetricSpec, path *field.Path) (errs field.E
 	return errs
 }
 
+// validateObjectMetric requires a value or an average value. Unlike for an external metric, both may be set.
 func validateObjectMetric(m *autoscalingv2.ObjectMetricSource, path *field.Path) field.ErrorList {
 	errs := validateReference(&m.DescribedObject, path.Child("describedObject"))
 	errs = append(errs, validateMetricName(&m.Metric, path)...)
@@ -224,6 +234,8 @@ func validateResourceMetric(m *autoscalingv2.ResourceMetricSource, path *field.P
 	return append(errs, validateUtilizationOrValue(&m.Target, path.Child("target"))...)
 }
 
+// validateContainerResourceMetric also validates the name of the resource. validateResourceMetric accepts any name
+// that is not empty, as kube-apiserver does.
 func validateContainerResourceMetric(
 	m *autoscalingv2.ContainerResourceMetricSource, path *field.Path,
 ) (errs field.ErrorList) {
@@ -237,6 +249,8 @@ func validateContainerResourceMetric(
 	return append(errs, validateUtilizationOrValue(&m.Target, path.Child("target"))...)
 }
 
+// validateMetricName requires a name that can be part of a path: the controller asks the metrics API for it by a
+// URL.
 func validateMetricName(m *autoscalingv2.MetricIdentifier, path *field.Path) field.ErrorList {
 	return field.RequiredAnd(path.Child("metric", "name"), m.Name, "must specify a metric name", field.PathSegment)
 }
@@ -250,6 +264,8 @@ func validateUtilizationOrValue(t *autoscalingv2.MetricTarget, path *field.Path)
 			"may not set both a target raw value and a target utilization"))
 }
 
+// validateTarget validates the fields of a target without regard to its type. It does not check that the field
+// that the type names is set: the rule of each source says which fields are required.
 func validateTarget(t *autoscalingv2.MetricTarget, path *field.Path) (errs field.ErrorList) {
 	at := path.Child("type")
 	errs = append(errs, field.RequiredIf(t.Type == "", at, "must specify a metric target type")...)
@@ -266,6 +282,8 @@ func validateTarget(t *autoscalingv2.MetricTarget, path *field.Path) (errs field
 		"must be greater than 0")...)
 }
 
+// validateScalingRules validates the rules for one direction. Defaults set missing policies in v2, but not in the
+// annotation of v1; an empty list of policies is an error in both.
 func validateScalingRules(r *autoscalingv2.HPAScalingRules, path *field.Path) (errs field.ErrorList) {
 	if r == nil {
 		return nil

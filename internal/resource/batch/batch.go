@@ -44,6 +44,7 @@ func (g *jobGates) dropNew(s *batchv1.JobSpec) {
 }
 
 // drop removes the fields of disabled features from a job that replaces old, except those that old has.
+// So a job that was stored while a gate was on can be updated after the gate was turned off.
 func (g *jobGates) drop(s, old *batchv1.JobSpec) {
 	if !g.scheduling && old.Scheduling == nil {
 		s.Scheduling = nil

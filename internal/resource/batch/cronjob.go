@@ -16,8 +16,11 @@ import (
 )
 
 // maxCronJobName leaves 11 of the 63 characters of a label for the suffix of the jobs' names.
+// The controller appends a hyphen and the scheduled time in minutes since 1970, for example backup-28391040.
 const maxCronJobName = 52
 
+// cronJob returns the kind of CronJobs. A change of the job template concerns only jobs that are created later, so
+// the template can change, unlike that of a Job.
 func cronJob(gates *jobGates) *registry.Kind {
 	spec, status := batchv1.CronJobSpec{}.SwaggerDoc(), batchv1.CronJobStatus{}.SwaggerDoc()
 	return &registry.Kind{
@@ -56,6 +59,8 @@ func cronJob(gates *jobGates) *registry.Kind {
 				if c.Generation != old.Generation {
 					warnings = core.PodTemplateWarnings(path, &c.Spec.JobTemplate.Spec.Template)
 				}
+				// A new CronJob with such a schedule is refused. Only an update of a CronJob that already had one
+				// comes here without an error.
 				if strings.Contains(c.Spec.Schedule, "TZ") {
 					// The path is kube-apiserver's.
 					warnings = append(warnings, "cannot use TZ or CRON_TZ in spec.spec.schedule, use timeZone instead, see "+
@@ -78,6 +83,8 @@ func cronJob(gates *jobGates) *registry.Kind {
 	}
 }
 
+// defaultCronJob sets the defaults of batch/v1. The controller keeps the last three successful jobs and the last
+// failed one. Allow means that a job starts even if the one before it still runs.
 func defaultCronJob(c *batchv1.CronJob) {
 	declare.Value(&c.Spec.ConcurrencyPolicy, batchv1.AllowConcurrent)
 	declare.Pointer(&c.Spec.Suspend, false)
@@ -89,6 +96,8 @@ func defaultCronJob(c *batchv1.CronJob) {
 	core.DefaultPodTemplate(&template.Template)
 }
 
+// cronJobCells returns the cells of a CronJob. The schedule is shown as written; without timeZone it is in the
+// time zone of kube-controller-manager.
 func cronJobCells(c *batchv1.CronJob) []any {
 	suspend, selector := table.Unset, table.None
 	var last any = table.None

@@ -9,6 +9,9 @@ import (
 
 // checkSchedule returns an error unless a schedule has five valid fields (minute, hour, day of
 // the month, month, day of the week) or is a descriptor such as "@daily".
+// The grammar and the messages are those of the function ParseStandard of github.com/robfig/cron/v3, with which
+// the controller parses schedules. There is no field for seconds: "0 0 * * * *" is refused. It accepts a time zone
+// at the beginning, which validateSchedule refuses for other reasons.
 func checkSchedule(text string) error {
 	if strings.HasPrefix(text, "TZ=") || strings.HasPrefix(text, "CRON_TZ=") {
 		zone, rest, _ := strings.Cut(text, " ")
@@ -33,6 +36,8 @@ func checkSchedule(text string) error {
 	return nil
 }
 
+// checkDescriptor accepts names of schedules, and intervals such as "@every 1h30m". "@reboot", which other
+// implementations of cron have, is refused.
 func checkDescriptor(text string) error {
 	switch text {
 	case "@yearly", "@annually", "@monthly", "@weekly", "@daily", "@midnight", "@hourly":
@@ -53,6 +58,8 @@ type scheduleField struct {
 	names    map[string]uint
 }
 
+// scheduleFields are the fields in the order of a schedule. Unlike in crontab(5), the day of the week 7 is not
+// accepted for Sunday.
 var scheduleFields = []scheduleField{
 	{0, 59, nil}, {0, 23, nil}, {1, 31, nil},
 	{1, 12, nameValues(1, "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")},
@@ -67,6 +74,7 @@ func nameValues(first uint, names ...string) map[string]uint {
 	return m
 }
 
+// check checks a list of ranges. It ignores empty parts, as the parser of the controller does: "1,,2" is valid.
 func (f scheduleField) check(text string) error {
 	for _, part := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' }) {
 		if err := f.checkRange(part); err != nil {
@@ -76,6 +84,9 @@ func (f scheduleField) check(text string) error {
 	return nil
 }
 
+// checkRange checks "*", "?" (the same as "*"), N or N-M, with or without a step after a slash. N/STEP means from
+// N to the highest value: 10/15 are the minutes 10, 25, 40 and 55. A range cannot wrap around: "fri-mon" is
+// refused.
 func (f scheduleField) checkRange(text string) error {
 	rangeAndStep := strings.Split(text, "/")
 	ends := strings.Split(rangeAndStep[0], "-")
@@ -124,6 +135,7 @@ func (f scheduleField) checkRange(text string) error {
 	return nil
 }
 
+// value returns the number of a name in any case, such as MON, or the number itself.
 func (f scheduleField) value(text string) (uint, error) {
 	if n, ok := f.names[strings.ToLower(text)]; ok {
 		return n, nil

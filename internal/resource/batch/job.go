@@ -18,11 +18,14 @@ import (
 )
 
 // The labels that connect pods with their job, with and without the prefix. Both are set.
+// The prefix batch.kubernetes.io was added in 1.27. Older clients select pods by the labels without it.
 const (
 	oldControllerUIDLabel = "controller-uid"
 	oldJobNameLabel       = "job-name"
 )
 
+// job returns the kind of Jobs. On create, the server adds a selector and labels to the template that contain the
+// UID of the job, so that no other job has the same pods.
 func job(gates *jobGates) *registry.Kind {
 	spec, status := batchv1.JobSpec{}.SwaggerDoc(), batchv1.JobStatus{}.SwaggerDoc()
 	return &registry.Kind{
@@ -37,6 +40,8 @@ func job(gates *jobGates) *registry.Kind {
 			// The labels of a job default to those of its template.
 			DefaultOnRead: [][]int32{{1, 11}},
 		},
+		// Jobs are older than the garbage collector. Old clients delete a job without a propagation policy, and
+		// expect that its pods stay.
 		Requests: registry.Requests{
 			UnconditionalUpdate: true, DefaultOrphan: true,
 			OrphanWarning: "child pods are preserved by default when jobs are deleted; set " +
@@ -44,6 +49,7 @@ func job(gates *jobGates) *registry.Kind {
 		},
 		Subresources: []registry.Subresource{declare.Status()},
 		Selection: registry.Selection{
+			// The label is status.successful, but the field is status.succeeded (field 5 of the message).
 			Fields:     []registry.Field{{Name: "status.successful", Path: []int32{3, 5}, Type: registry.Int, Default: "0"}},
 			FieldError: declare.FieldLabelForKind("Job"),
 		},
@@ -71,6 +77,9 @@ func job(gates *jobGates) *registry.Kind {
 	}
 }
 
+// defaultJob sets the defaults of batch/v1. They depend on each other: the number of retries has no limit if there
+// is one for each index, and a pod failure policy needs pods that have ended, so it changes podReplacementPolicy
+// to Failed (KEP-3939).
 func defaultJob(j *batchv1.Job) {
 	// Without completions and parallelism, both are 1. With parallelism only, completions
 	// stays nil, and the job is complete when any pod succeeds.
@@ -100,6 +109,7 @@ func defaultJob(j *batchv1.Job) {
 	core.DefaultPodTemplate(&j.Spec.Template)
 }
 
+// defaultPodFailurePolicy sets the status that a condition of a pod must have: True.
 func defaultPodFailurePolicy(p *batchv1.PodFailurePolicy) {
 	if p == nil {
 		return
@@ -114,6 +124,8 @@ func defaultPodFailurePolicy(p *batchv1.PodFailurePolicy) {
 
 // generateSelector adds labels with the job's identity to the pods, and a selector for them,
 // unless manualSelector is true.
+// The job must already have its UID. Labels that the client has set stay; validateGenerated refuses wrong ones. A
+// copy of another job with its labels is therefore refused, and cannot adopt the pods of that job.
 func generateSelector(j *batchv1.Job) {
 	if m := j.Spec.ManualSelector; m != nil && *m {
 		return
@@ -142,6 +154,9 @@ func generateSelector(j *batchv1.Job) {
 	}
 }
 
+// validateJobUpdate forbids changes of fields on which the counts of a running job depend. Among the fields that
+// may change are parallelism, suspend, the deadlines, backoffLimit and maxFailedIndexes. managedBy cannot change,
+// so that no two controllers work on one job (KEP-4368).
 func (g *jobGates) validateJobUpdate(j, old *batchv1.Job) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := g.validateJobSpec(&j.Spec, &old.Spec, path)
@@ -166,8 +181,10 @@ func (g *jobGates) validateJobUpdate(j, old *batchv1.Job) field.ErrorList {
 // pods. The fields that decide where its pods are scheduled may change (gate
 // MutableSchedulingDirectivesForSuspendedJobs; with the gate off, only before the first start). The resources of its
 // containers may change (gate MutablePodResourcesForSuspendedJobs; with the gate off, never).
+// A queue such as Kueue suspends a new job, and chooses its nodes before it lets the job start (KEP-2926).
 func (g *jobGates) validateJobTemplateUpdate(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 	suspended, unstarted := ptr.Deref(old.Spec.Suspend, false), old.Status.StartTime == nil
+	// The condition Suspended shows that the controller has seen the suspension of a job that was started.
 	idle := suspended && old.Status.Active == 0 &&
 		(unstarted || hasCondition(&old.Status, batchv1.JobSuspended, corev1.ConditionTrue))
 	was, is := &old.Spec.Template, &j.Spec.Template
@@ -184,6 +201,7 @@ func (g *jobGates) validateJobTemplateUpdate(j, old *batchv1.Job, path *field.Pa
 	return unchanged(&is.Spec, spec, path.Child("spec"))
 }
 
+// unchanged is declare.Immutable for values of one type. The error has the new value.
 func unchanged[T any](is, was *T, path *field.Path) field.ErrorList {
 	errs := apivalidation.ValidateImmutableField(is, was, path.K8s())
 	for _, err := range errs {
@@ -193,6 +211,7 @@ func unchanged[T any](is, was *T, path *field.Path) field.ErrorList {
 }
 
 // copyDirectives sets what decides where pods are scheduled, and their metadata, in was to those in is.
+// It leaves podAffinity and podAntiAffinity, so that a change of them is an error.
 func copyDirectives(was, is *corev1.PodTemplateSpec) {
 	var nodes *corev1.NodeAffinity
 	if is.Spec.Affinity != nil {
@@ -203,6 +222,7 @@ func copyDirectives(was, is *corev1.PodTemplateSpec) {
 		affinity.NodeAffinity = nodes
 		was.Spec.Affinity = &affinity
 	}
+	// An empty affinity would differ from a missing one in the comparison.
 	if is.Spec.Affinity == nil && was.Spec.Affinity != nil && *was.Spec.Affinity == (corev1.Affinity{}) {
 		was.Spec.Affinity = nil
 	}
@@ -219,6 +239,7 @@ func copyResources(was, is []corev1.Container) {
 
 // validateCompletions allows completions of an indexed job to change together with
 // parallelism.
+// Such a job can be scaled (KEP-3715). The number of completions of other jobs cannot change.
 func validateCompletions(j, old *batchv1.Job, path *field.Path) field.ErrorList {
 	same := declare.Immutable(j.Spec.Completions, old.Spec.Completions, path)
 	mode := j.Spec.CompletionMode
@@ -235,6 +256,8 @@ func validateCompletions(j, old *batchv1.Job, path *field.Path) field.ErrorList 
 	return nil
 }
 
+// jobWarnings warns about jobs whose status may become too large: it lists completed and failed indexes as text,
+// such as "1,3-5", and etcd limits the size of an object (by default to 1.5 MiB).
 func jobWarnings(j, old *batchv1.Job) []string {
 	const manyCompletions, manyAtOnce = 100_000, 10_000
 	path := field.NewPath("spec", "template")
@@ -254,6 +277,8 @@ func jobWarnings(j, old *batchv1.Job) []string {
 	return warnings
 }
 
+// jobCells shows completions as 2/5. A job without a number of completions shows 0/1 of 3: it has parallelism 3
+// and is complete when one pod has succeeded.
 func jobCells(j *batchv1.Job) []any {
 	completions := fmt.Sprintf("%d/1", j.Status.Succeeded)
 	if n := j.Spec.Completions; n != nil {
@@ -277,6 +302,7 @@ func jobCells(j *batchv1.Job) []any {
 }
 
 // jobStatusText returns the cell with the status of a job, from its most important condition.
+// FailureTarget and SuccessCriteriaMet come last: they say how a job will finish that still has pods.
 func jobStatusText(j *batchv1.Job) string {
 	has := func(t batchv1.JobConditionType) bool { return hasCondition(&j.Status, t, corev1.ConditionTrue) }
 	switch {

@@ -24,6 +24,7 @@ func validateGang(s *batchv1.JobSpec, path *field.Path) field.ErrorList {
 		errs = field.InvalidIf(n > most, path.Child("schedulingPolicy", "gang", "minCount"), n,
 			fmt.Sprintf("must not be greater than parallelism (%d)", most))
 	}
+	// Without a policy, pods are scheduled one by one, as with basic.
 	basic := policy == nil || policy.Basic != nil || policy.Gang == nil
 	return append(errs, field.InvalidIf(basic && mode != nil && mode.All != nil && mode.Single == nil, path.Child("disruptionMode"), "",
 		"the disruptionMode `all` is not supported with the Basic scheduling policy")...)
@@ -82,6 +83,7 @@ func validateScheduling(s, old *batchv1.JobSpec, enabled bool, path *field.Path)
 	return errs
 }
 
+// maxGroupClaims is the limit of a PodGroup, which the controller creates with these claims.
 const maxGroupClaims = 4
 
 // validateNotSetOrRemoved forbids to set or to remove a field after the creation.
@@ -95,6 +97,9 @@ func validateNotSetOrRemoved(is, was bool, path *field.Path) field.ErrorList {
 	return nil
 }
 
+// validateSchedulingPolicy validates the policy if it has changed. On update, only the size of a gang may change;
+// validateGangUpdate forbids the other changes. The members of the union are checked only if another one is set
+// than before.
 func validateSchedulingPolicy(c, before *batchv1.JobSchedulingConfiguration, update bool, path *field.Path) field.ErrorList {
 	policy, was := c.SchedulingPolicy, before.SchedulingPolicy
 	if equality.Semantic.DeepEqual(policy, was) {
@@ -132,6 +137,7 @@ func validateTopology(c *batchv1.JobSchedulingConfiguration, path *field.Path) f
 	return errs
 }
 
+// validateGroupClaims reports repeated names before all other errors, in the order of kube-apiserver.
 func validateGroupClaims(c *batchv1.JobSchedulingConfiguration, path *field.Path) field.ErrorList {
 	list := c.ResourceClaims
 	if errs := field.MaxItems(path, len(list), maxGroupClaims); len(errs) > 0 {
@@ -165,6 +171,7 @@ type member struct {
 }
 
 // exactlyOne requires that one member of a union is set.
+// The messages are those of kube-apiserver's declarative validation (KEP-5073).
 func exactlyOne(path *field.Path, members ...member) field.ErrorList {
 	var names, set []string
 	for _, m := range members {

@@ -49,6 +49,7 @@ type statusValidator struct {
 
 // validateJobStatusUpdate checks the guarantees that clients rely on, whichever controller
 // manages the job: for example, a finished job stays finished, and counts do not decrease.
+// The controller named in spec.managedBy may be one of another vendor (KEP-4368).
 func validateJobStatusUpdate(j, old *batchv1.Job) field.ErrorList {
 	c := &statusValidator{job: j, old: old, is: progressOf(&j.Status), was: progressOf(&old.Status),
 		path: field.NewPath("status")}
@@ -72,6 +73,9 @@ func (v *statusValidator) forbid(found bool, detail string) {
 	v.add(field.InvalidIf(found, v.path.Child("conditions"), field.OmitValueType{}, detail))
 }
 
+// counts validates the numbers of pods. A finished job has no pods that run or terminate: since 1.31, the
+// controller adds Complete or Failed only when all pods have ended. Before that, FailureTarget or
+// SuccessCriteriaMet show how the job will finish.
 func (v *statusValidator) counts() {
 	s, before := &v.job.Status, &v.old.Status
 	v.add(field.NonNegative(v.path.Child("active"), s.Active))
@@ -91,6 +95,9 @@ func (v *statusValidator) counts() {
 }
 
 // uncountedPods validates the list of terminated pods that are not counted yet.
+// The controller adds the UID of a pod to the list before it removes the finalizer of the pod. It removes the UID
+// when it counts the pod. So no pod is counted twice, and none is lost (KEP-2307). A pod cannot have both
+// succeeded and failed, so both lists share the set of UIDs.
 func (v *statusValidator) uncountedPods() {
 	pods := v.job.Status.UncountedTerminatedPods
 	if pods == nil {
@@ -117,12 +124,16 @@ func (v *statusValidator) uncountedPods() {
 	}
 }
 
+// conditions validates combinations of conditions and their changes. SuccessCriteriaMet comes before Complete, and
+// FailureTarget before Failed; the two pairs exclude each other. Clients act once when a job finishes, so none of
+// the four can be removed.
 func (v *statusValidator) conditions() {
 	is, was := v.is, v.was
 	completed, failed := is.complete != was.complete, is.failed != was.failed
 	v.forbid(is.complete && is.failed && (completed || failed), "cannot set Complete=True and Failed=true conditions")
 	v.forbid(is.complete && is.failing && (completed || is.failing != was.failing),
 		"cannot set Complete=True and FailureTarget=true conditions")
+	// As in kube-apiserver, a change of failedIndexes repeats this check, and a change of FailureTarget does not.
 	v.forbid(is.failed && !is.failing && (failed || !ptr.Equal(v.job.Status.FailedIndexes, v.old.Status.FailedIndexes)),
 		"cannot set Failed=True condition without the FailureTarget=true condition")
 	v.forbid(is.complete && !is.criteriaMet && (completed || is.criteriaMet != was.criteriaMet),
@@ -147,6 +158,9 @@ func (v *statusValidator) conditions() {
 		"cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions")
 }
 
+// times validates startTime and completionTime. Only a complete job has a completionTime; a failed job has none.
+// The controller resets startTime when a job is suspended or resumed, because activeDeadlineSeconds counts from
+// it.
 func (v *statusValidator) times() {
 	s, before, spec := &v.job.Status, &v.old.Status, &v.job.Spec
 	// Times are compared like in kube-apiserver, which ignores the location.
@@ -161,6 +175,7 @@ func (v *statusValidator) times() {
 	v.add(field.InvalidIf(s.StartTime != nil && s.CompletionTime != nil && s.CompletionTime.Before(s.StartTime) &&
 		(started || completed), completion, s.CompletionTime, "must be equal to or after `startTime`"))
 	suspended := spec.Suspend != nil && *spec.Suspend
+	// A suspended job that needs no completions finishes without a start.
 	nothingToDo := suspended && spec.Completions != nil && *spec.Completions == 0
 	start := v.path.Child("startTime")
 	v.add(field.RequiredIf(v.is.finished && s.StartTime == nil && (v.is.finished != v.was.finished || started) &&
@@ -173,6 +188,8 @@ func (v *statusValidator) times() {
 		"field is immutable for unsuspended job once set"))
 }
 
+// indexes validates the lists of indexes of an indexed job. failedIndexes exists only with backoffLimitPerIndex:
+// otherwise an index that fails is tried again until the whole job fails. No index is in both lists.
 func (v *statusValidator) indexes() {
 	s, before, spec := &v.job.Status, &v.old.Status, &v.job.Spec
 	completed, failed := s.CompletedIndexes != before.CompletedIndexes, !ptr.Equal(s.FailedIndexes, before.FailedIndexes)
@@ -213,6 +230,7 @@ func (v *statusValidator) monotonic() {
 
 // firstCommonIndex returns the first index that is in both lists. It ignores intervals that
 // cannot be parsed, because other checks report them.
+// Both lists have to be sorted: it walks through them once.
 func firstCommonIndex(a, b string, completions int32) (int32, bool) {
 	left, right := readableIntervals(a, completions), readableIntervals(b, completions)
 	for len(left) > 0 && len(right) > 0 {
@@ -242,6 +260,7 @@ func readableIntervals(text string, completions int32) []indexInterval {
 }
 
 // parseInterval parses "3" or "3-5". Indexes have to be less than completions.
+// "3-3" is refused. There are no negative indexes, because a hyphen separates two indexes.
 func parseInterval(text string, completions int32) (indexInterval, error) {
 	parse := func(s string) (int32, error) {
 		n, err := strconv.Atoi(s)

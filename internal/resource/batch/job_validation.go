@@ -39,8 +39,10 @@ func validateIndexedName(j *batchv1.Job) field.ErrorList {
 	if !isIndexed(&j.Spec) || n == nil || *n <= 0 {
 		return nil
 	}
+	// The last index has the longest name.
 	pod := fmt.Sprintf("%s-%d", j.Name, *n-1)
 	var errs field.ErrorList
+	// kube-apiserver repeats the same error for each rule that the name breaks.
 	for range validation.IsDNS1123Label(pod) {
 		errs = append(errs, field.Invalid(field.NewPath("metadata", "name"), j.Name,
 			"will not able to create pod with invalid DNS label: "+pod))
@@ -49,6 +51,7 @@ func validateIndexedName(j *batchv1.Job) field.ErrorList {
 }
 
 // validateGenerated validates the selector and the labels that the server has generated.
+// A client may send them too, but only with the values that the server would generate.
 func validateGenerated(j *batchv1.Job) field.ErrorList {
 	if m := j.Spec.ManualSelector; m != nil && *m || j.Spec.Selector == nil {
 		return nil
@@ -100,6 +103,7 @@ func (g *jobGates) validateJobTemplateSpec(s, old *batchv1.JobSpec, path *field.
 		nonNegative("backoffLimitPerIndex", s.BackoffLimitPerIndex), nonNegative("maxFailedIndexes", s.MaxFailedIndexes))
 	errs = append(errs, field.Optional(path.Child("activeDeadlineSeconds"), s.ActiveDeadlineSeconds, field.NonNegative)...)
 	if m := s.ManagedBy; m != nil {
+		// The documentation of the field has this limit.
 		const longest = 63
 		at := path.Child("managedBy")
 		errs = append(errs, validation.IsDomainPrefixedPath(at.K8s(), *m)...)
@@ -117,6 +121,8 @@ func (g *jobGates) validateJobTemplateSpec(s, old *batchv1.JobSpec, path *field.
 				field.Invalid(path.Child("successPolicy"), declare.Internal(p), "requires indexed completion mode"))
 		}
 	}
+	// With a pod failure policy only Failed is allowed: the policy decides when a pod has ended, so no replacement
+	// may start before.
 	allowed := []batchv1.PodReplacementPolicy{batchv1.Failed, batchv1.TerminatingOrFailed}
 	if s.PodFailurePolicy != nil {
 		allowed = allowed[:1]
@@ -129,6 +135,9 @@ func (g *jobGates) validateJobTemplateSpec(s, old *batchv1.JobSpec, path *field.
 		before = &old.Template
 	}
 	errs = append(errs, g.pods.ValidateTemplate(&s.Template, before, template)...)
+	// A pod that always restarts never completes. Always is the default of a pod template, so the error is that
+	// the field is missing. A pod failure policy needs Never: with OnFailure the kubelet restarts a container
+	// itself, and the controller does not see that it has failed (KEP-3329).
 	at := template.Child("spec", "restartPolicy")
 	switch p := s.Template.Spec.RestartPolicy; {
 	case p == "" || p == corev1.RestartPolicyAlways:
@@ -143,6 +152,8 @@ func (g *jobGates) validateJobTemplateSpec(s, old *batchv1.JobSpec, path *field.
 	return errs
 }
 
+// validateIndexed validates the fields that depend on the completion mode. The status of an indexed job lists
+// indexes as text; the limits keep this text short.
 func validateIndexed(s *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	const most = 100_000
 	errs := field.OptionalOneOf(path.Child("completionMode"), s.CompletionMode, batchv1.NonIndexedCompletion,
@@ -202,6 +213,8 @@ var (
 		batchv1.PodFailurePolicyOnExitCodesOpNotIn}
 )
 
+// validateFailurePolicy validates the rules for failed pods (KEP-3329). Each rule is about exit codes or about
+// conditions. FailIndex needs an indexed job with a number of retries for each index.
 func validateFailurePolicy(p *batchv1.PodFailurePolicy, s *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	const most = 20
 	path = path.Child("rules")
@@ -241,6 +254,8 @@ func validateFailurePolicy(p *batchv1.PodFailurePolicy, s *batchv1.JobSpec, path
 	return errs
 }
 
+// validateExitCodes validates a set of exit codes. 255 values are all codes of failure (1 to 255). In cannot have
+// 0, because a container that succeeds never matches a rule.
 func validateExitCodes(
 	c *batchv1.PodFailurePolicyOnExitCodesRequirement, pod *corev1.PodSpec, path *field.Path,
 ) field.ErrorList {
@@ -272,6 +287,8 @@ func validateExitCodes(
 	return append(errs, field.InvalidIf(!ordered, values, c.Values, "must be ordered")...)
 }
 
+// validateSuccessPolicy validates the rules by which an indexed job succeeds early (KEP-3998). For example,
+// succeededIndexes "1-4" with succeededCount 3 means any three of these four indexes; a count of 5 is refused.
 func validateSuccessPolicy(p *batchv1.SuccessPolicy, s *batchv1.JobSpec, path *field.Path) field.ErrorList {
 	const most, mostIndexes = 20, 64 << 10
 	path = path.Child("rules")
@@ -341,6 +358,7 @@ func (g *jobGates) validateCronJob(c, old *batchv1.CronJob) field.ErrorList {
 		field.NonNegative)...)
 	job := path.Child("jobTemplate", "spec")
 	errs = append(errs, g.validateJobTemplateSpec(&s.JobTemplate.Spec, before, job)...)
+	// Each job needs a selector of its own; the jobs of one CronJob would share one in the template.
 	if m := s.JobTemplate.Spec.ManualSelector; m != nil && *m {
 		errs = append(errs, field.NotSupported(job.Child("manualSelector"), *m, []string{"nil", "false"}))
 	}
@@ -351,6 +369,8 @@ func (g *jobGates) validateCronJob(c, old *batchv1.CronJob) field.ErrorList {
 }
 
 // validateSchedule validates a schedule. zoned allows it to name its time zone, if zone does not.
+// Such schedules came in before the field timeZone (KEP-3140), without a guarantee. A CronJob that has one keeps
+// it.
 func validateSchedule(schedule string, zoned bool, zone *string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if err := checkSchedule(schedule); err != nil {
@@ -367,6 +387,8 @@ func validateSchedule(schedule string, zoned bool, zone *string, path *field.Pat
 		"cannot use both timeZone field and TZ or CRON_TZ in schedule")...)
 }
 
+// validateTimeZone requires a name of the IANA database, such as Europe/Berlin. "Local" is refused in any case: Go
+// would take the zone of the host that runs the controller.
 func validateTimeZone(path *field.Path, zone string) field.ErrorList {
 	if zone == "" {
 		return field.ErrorList{field.Invalid(path, zone, "timeZone must be nil or non-empty string")}

@@ -31,6 +31,9 @@ func Kinds(gates features.Gates) []*registry.Kind {
 
 type csr = certificatesv1.CertificateSigningRequest
 
+// certificateSigningRequest declares the requests for certificates. Three clients with different permissions
+// write them: the requester creates the spec, which never changes; an approver adds a condition by the
+// subresource approval; a signer adds the certificate by the subresource status.
 func certificateSigningRequest() *registry.Kind {
 	// kube-apiserver still describes the columns in the words of the beta version.
 	spec := certificatesv1beta1.CertificateSigningRequestSpec{}.SwaggerDoc()
@@ -88,6 +91,7 @@ func certificateSigningRequest() *registry.Kind {
 // setRequester records who asks: a signer decides by it, so that nobody may say
 // it of himself.
 func setRequester(s *certificatesv1.CertificateSigningRequestSpec, u *request.User) {
+	// The values that the client has sent are removed even if the user is not known.
 	s.Username, s.UID, s.Groups, s.Extra = "", "", nil, nil
 	if u == nil {
 		return
@@ -111,6 +115,8 @@ func prepareApproval(r, old *csr, now time.Time) {
 
 // keepDecisions restores the conditions Approved and Denied in r from old. If r has more or fewer of them than old,
 // it does not restore them: validation then refuses the write.
+// Approving is a permission of its own (on the subresource approval), which a signer with access to the status
+// does not have.
 func keepDecisions(r, old *csr) {
 	for _, t := range []certificatesv1.RequestConditionType{certificatesv1.CertificateApproved,
 		certificatesv1.CertificateDenied} {
@@ -145,6 +151,7 @@ func setConditionTimes(conditions, old []certificatesv1.CertificateSigningReques
 	}
 }
 
+// cells returns the cells of a row. The column Requestor has the user name that setRequester has recorded.
 func cells(r *csr) []any {
 	duration := table.None
 	if s := r.Spec.ExpirationSeconds; s != nil {
@@ -153,6 +160,8 @@ func cells(r *csr) []any {
 	return []any{r.Name, table.AgeOf(r.CreationTimestamp), r.Spec.SignerName, r.Spec.Username, duration, state(r)}
 }
 
+// state returns the cell of the column Condition, such as Approved,Issued. A request that is denied and approved,
+// which only old objects can be, is shown as denied.
 func state(r *csr) string {
 	conditions := r.Status.Conditions
 	state := "Pending"

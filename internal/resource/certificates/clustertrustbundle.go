@@ -74,6 +74,8 @@ func validateBundle(b *bundle, changed bool) field.ErrorList {
 
 // validateBundleName requires that the name of a bundle of a signer begins with the name of the signer, with colons in
 // place of slashes.
+// For example, bundles of example.com/foo are named example.com:foo:v1. A bundle without a signer has no colon,
+// so it can never take the name of a bundle of a signer, which needs the permission attest.
 func validateBundleName(name, signer string) []string {
 	if signer == "" {
 		if strings.Contains(name, ":") {
@@ -92,6 +94,9 @@ func validateBundleName(name, signer string) []string {
 // maxTrustBundleSize is in bytes of PEM.
 const maxTrustBundleSize = 1 << 20
 
+// validateTrustBundle validates the certificates. It does not show the value in errors, which may be as long as
+// maxTrustBundleSize. Text between the blocks is ignored. Duplicates are searched for only among valid blocks,
+// and reported in the order of their first block.
 func validateTrustBundle(text string, path *field.Path) field.ErrorList {
 	if len(text) > maxTrustBundleSize {
 		return field.ErrorList{field.TooLong(path, "", maxTrustBundleSize)}
@@ -145,6 +150,7 @@ func checkAnchor(block *pem.Block) string {
 	case err != nil:
 		return "does not parse as X.509"
 	case !cert.IsCA:
+		// A certificate without the CA bit cannot be a trust anchor: it may not sign others.
 		return "does not have the CA bit set"
 	case !cert.BasicConstraintsValid:
 		return "has invalid basic constraints"

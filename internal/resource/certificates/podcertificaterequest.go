@@ -16,6 +16,8 @@ import (
 
 type podRequest = certificatesv1beta1.PodCertificateRequest
 
+// podCertificateRequest declares the requests that a kubelet makes for projected volumes with the source
+// podCertificate (KEP-4317).
 func podCertificateRequest() *registry.Kind {
 	doc := certificatesv1beta1.PodCertificateRequestSpec{}.SwaggerDoc()
 	setExpiration := func(r *podRequest) {

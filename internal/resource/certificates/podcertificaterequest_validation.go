@@ -30,11 +30,16 @@ const (
 	maxChainSize = 100 << 10 // bytes of PEM
 	maxUIDSize   = 128
 
+	// The lifetimes that may be requested: 1 hour to 91 days, and at most 24 hours from a signer of Kubernetes,
+	// as the field maxExpirationSeconds documents.
 	minSeconds           = 60 * 60
 	maxSeconds           = 91 * 24 * 60 * 60
 	maxKubernetesSeconds = 24 * 60 * 60
 )
 
+// validatePodRequest validates a spec. Each name has a UID beside it: a signer must not give the certificate of a
+// pod to another pod that got the same name later. That the objects exist and belong together is not checked
+// here.
 func validatePodRequest(s *certificatesv1beta1.PodCertificateRequestSpec) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := core.ValidateSignerName(path.Child("signerName"), s.SignerName)
@@ -80,6 +85,8 @@ func validateKey(s *certificatesv1beta1.PodCertificateRequestSpec, path *field.P
 }
 
 // keyRules returns what is wrong with the kind of a public key, and the value to report.
+// curves is the detail for a curve that is not supported. The text differs between the two ways to send a key:
+// that of the deprecated field pkixPublicKey leaves out P521, which is accepted there too.
 func keyRules(key crypto.PublicKey, curves string) (value any, detail string) {
 	const bitsOfByte = 8
 	switch key := key.(type) {
@@ -91,6 +98,7 @@ func keyRules(key crypto.PublicKey, curves string) (value any, detail string) {
 		}
 		return nil, ""
 	case *rsa.PublicKey:
+		// RSA keys of 2048 bits, which most tools make, are refused.
 		if bits := key.Size() * bitsOfByte; bits != 3072 && bits != 4096 {
 			return fmt.Sprintf("%d-bit modulus", bits), "RSA keys must have modulus size 3072 or 4096"
 		}
@@ -99,6 +107,8 @@ func keyRules(key crypto.PublicKey, curves string) (value any, detail string) {
 	return nil, "unknown public key type; supported types are Ed25519, ECDSA, and RSA"
 }
 
+// validateStubRequest validates a certificate request in DER, not PEM. Its subject is not read: most signers take
+// only the key from it. The signature proves that the kubelet has the private key.
 func validateStubRequest(data []byte, path *field.Path) field.ErrorList {
 	if len(data) > maxKeySize {
 		return field.ErrorList{field.TooLong(path, data, maxKeySize)}
@@ -140,6 +150,8 @@ func validatePublicKey(s *certificatesv1beta1.PodCertificateRequestSpec, path, p
 }
 
 // verify reports whether the key has made the signature of a message.
+// An Ed25519 signature is over the message, the others are over its SHA-256 hash: RSASSA-PSS (RFC 8017) for RSA,
+// ASN.1 (SEC 1) for ECDSA.
 func verify(key crypto.PublicKey, message, signature []byte) bool {
 	hash := sha256.Sum256(message)
 	switch key := key.(type) {
@@ -174,6 +186,8 @@ func outcome(r *podRequest) string {
 	return ""
 }
 
+// validatePodRequestStatus allows one change of the status, which sets an outcome and everything that belongs to
+// it. Without an outcome the status has to stay as it was, and after one it is final.
 func validatePodRequestStatus(r, old *podRequest, now time.Time) field.ErrorList {
 	path := field.NewPath("status")
 	errs := validateOutcomes(r.Status.Conditions, path.Child("conditions"))
@@ -212,6 +226,8 @@ func validateOutcomes(conditions []metav1.Condition, path *field.Path) field.Err
 }
 
 // validateIssued validates the certificates and times of a request that is issued now.
+// Only the first certificate, the leaf, is compared with the request. The others are intermediate certificates
+// for TLS handshakes, and only have to be readable.
 func validateIssued(r, old *podRequest, now time.Time) field.ErrorList {
 	path := field.NewPath("status", "certificateChain")
 	chain := r.Status.CertificateChain
@@ -295,6 +311,8 @@ func validateIssuedTimes(r *podRequest, leaf *x509.Certificate, now time.Time) f
 	if len(errs) > 0 {
 		return errs
 	}
+	// near is how far the clock of the signer may be from that of the server. A signer that dates its
+	// certificates back by more is refused. margin keeps the time of the refresh away from both ends.
 	const near, margin = 5 * time.Minute, 10 * time.Minute
 	lifetime, most := leaf.NotAfter.Sub(leaf.NotBefore), *r.Spec.MaxExpirationSeconds
 	chain := status.Child("certificateChain")

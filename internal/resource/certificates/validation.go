@@ -17,6 +17,7 @@ import (
 )
 
 const (
+	// shortestLife is the least expirationSeconds that the API documents: 10 minutes.
 	shortestLife = 600 // seconds
 
 	// legacySigner signed what earlier versions of the API asked for without naming
@@ -28,6 +29,8 @@ const (
 )
 
 // knownUsages are what a certificate can be for.
+// They are the key usages and the extended key usages of RFC 5280 (4.2.1.3 and 4.2.1.12), with some older ones of
+// Microsoft and Netscape.
 var knownUsages = sets.New(
 	certificatesv1.UsageSigning, certificatesv1.UsageDigitalSignature, certificatesv1.UsageContentCommitment,
 	certificatesv1.UsageKeyEncipherment, certificatesv1.UsageKeyAgreement, certificatesv1.UsageDataEncipherment,
@@ -73,6 +76,8 @@ func checkRequest(encoded []byte) error {
 	return request.CheckSignature()
 }
 
+// validateUsages requires at least one usage, because a signer decides by the usages what kind of certificate is
+// asked for. For example, kube-apiserver-client needs client auth.
 func validateUsages(path *field.Path, usages []certificatesv1.KeyUsage) field.ErrorList {
 	if len(usages) == 0 {
 		return field.ErrorList{field.Required(path, "")}
@@ -97,6 +102,7 @@ func validateStatus(r, old *csr, approval bool) field.ErrorList {
 	if bytes.Equal(now, before) {
 		return errs
 	}
+	// Both errors can be there: the certificate cannot be changed once it is set, not even to repair it.
 	if err := checkCertificates(now); err != nil && checkCertificates(before) == nil {
 		errs = append(errs, field.Invalid(path, "<certificate data>", err.Error()))
 	}
@@ -143,6 +149,9 @@ func faultsOf(conditions []condition) faults {
 	return f
 }
 
+// validateConditionStatus validates the status of a condition. Approved, Denied and Failed can only be True: a
+// decision is taken by adding the condition and cannot be taken back. Conditions of other types may be True,
+// False or Unknown.
 func validateConditionStatus(path *field.Path, c *condition) field.ErrorList {
 	allowed := []corev1.ConditionStatus{corev1.ConditionFalse, corev1.ConditionTrue, corev1.ConditionUnknown}
 	switch c.Type {

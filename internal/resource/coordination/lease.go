@@ -19,6 +19,8 @@ func Kinds(gates features.Gates) []*registry.Kind {
 }
 
 func lease(gates features.Gates) *registry.Kind {
+	// With the gate off, the two fields are dropped from a write and not refused, so that a client of a newer
+	// version can still renew its Lease. An update keeps a field that the stored Lease has.
 	disabled := declare.DisabledOf(gates,
 		declare.Part(features.CoordinatedLeaderElection,
 			func(l *coordinationv1.Lease) bool { return l.Spec.Strategy != nil },
@@ -57,6 +59,7 @@ func lease(gates features.Gates) *registry.Kind {
 func validateLease(l *coordinationv1.Lease) field.ErrorList {
 	spec := field.NewPath("spec")
 	errs := field.AtLeast(spec.Child("leaseDurationSeconds"), l.Spec.LeaseDurationSeconds, 1, "must be greater than 0")
+	// 0 is valid: the first holder has not taken the Lease from anybody.
 	errs = append(errs, field.AtLeast(spec.Child("leaseTransitions"), l.Spec.LeaseTransitions, 0,
 		"must be greater than or equal to 0")...)
 	// Most Leases have neither a strategy nor a preferred holder. Nodes renew theirs often: no path is made for these fields.

@@ -31,6 +31,8 @@ func leaseCandidate() *registry.Kind {
 		Storage:  registry.Storage{Version: "v1beta1", Path: "leasecandidates"},
 		Requests: registry.Requests{CreateOnUpdate: true},
 		Metadata: registry.Metadata{
+			// Names may have capitals and underscores, for example Scheduler_1: the name of the elected candidate
+			// becomes the holderIdentity of the Lease.
 			ValidateName: func(name string, _ bool) []string { return validation.IsConfigMapKey(name) },
 		},
 		Strategy: registry.Strategy[*candidate]{
@@ -57,6 +59,9 @@ func leaseCandidate() *registry.Kind {
 	}
 }
 
+// validateCandidate validates a spec. A binary can emulate an older version of Kubernetes, never a newer one, so
+// binaryVersion is not less than emulationVersion. The strategy OldestEmulationVersion elects by the emulated
+// version, which is then required. An update to another lease is refused elsewhere: leaseName is immutable.
 func validateCandidate(s *coordinationv1beta1.LeaseCandidateSpec, path *field.Path) field.ErrorList {
 	errs := field.NotEmpty(path.Child("leaseName"), s.LeaseName)
 	emulated, err := parseVersion(s.EmulationVersion, path.Child("emulationVersion"))
@@ -78,6 +83,8 @@ func validateCandidate(s *coordinationv1beta1.LeaseCandidateSpec, path *field.Pa
 func zeroVersion() *version.Version { return version.MajorMinor(0, 0).WithPatch(0) }
 
 // parseVersion parses a semantic version. An empty or invalid one is 0.0.0.
+// ParseSemantic accepts v1.2.3 and spaces around a version. The API documents versions without both, so they are
+// refused here.
 func parseVersion(text string, path *field.Path) (*version.Version, field.ErrorList) {
 	if text == "" {
 		return zeroVersion(), nil

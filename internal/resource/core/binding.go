@@ -28,6 +28,8 @@ func bindings(gates *PodGates) *registry.Kind {
 	}
 }
 
+// bindingSubresource declares a POST of a Binding: to pods/binding, or with an empty name to the resource
+// bindings itself. Schedulers use pods/binding.
 func bindingSubresource(name string, gates *PodGates) registry.Subresource {
 	return registry.Subresource{
 		Name: name, GVK: corev1.SchemeGroupVersion.WithKind("Binding"), Verbs: []string{"create"},
@@ -49,6 +51,7 @@ func (g *PodGates) bind(ctx context.Context, a registry.Access, req registry.Cre
 	if b.Name != name {
 		return nil, apierrors.NewBadRequest("name in URL does not match name in Binding object")
 	}
+	// kube-apiserver returns these errors without a Status around them, so the client gets 500 and not 422.
 	if errs := validateBinding(b); len(errs) > 0 {
 		return nil, plainError(errs.ToAggregate().Error())
 	}
@@ -61,6 +64,7 @@ func (g *PodGates) bind(ctx context.Context, a registry.Access, req registry.Cre
 	return nil, err
 }
 
+// validateBinding requires a target that can be the name of a node. It does not look up the node.
 func validateBinding(b *corev1.Binding) field.ErrorList {
 	var errs field.ErrorList
 	if kind := b.Target.Kind; kind != "" && kind != "Node" {
@@ -73,6 +77,8 @@ func validateBinding(b *corev1.Binding) field.ErrorList {
 	return field.NotEmptyAnd(name, b.Target.Name, field.DNSSubdomain)
 }
 
+// assign sets the node of the pod. A pod is assigned only once: if two schedulers choose a node at the same
+// time, the second one gets a conflict. A pod with scheduling gates (KEP-3521) is not ready for a scheduler.
 func (g *PodGates) assign(p *corev1.Pod, b *corev1.Binding, dryRun bool) error {
 	if err := bindingPreconditions(p, b, dryRun); err != nil {
 		return err
@@ -92,9 +98,11 @@ func (g *PodGates) assign(p *corev1.Pod, b *corev1.Binding, dryRun bool) error {
 	p.Spec.NodeName = b.Target.Name
 	mergeMap(&p.Annotations, b.Annotations)
 	dropObsoleteInitAnnotations(p.Annotations)
+	// The admission plug-in PodTopologyLabels puts the topology labels of the node into the Binding.
 	if g.labelBound {
 		mergeMap(&p.Labels, b.Labels)
 	}
+	// A nominated node is where the scheduler expects to place the pod. The pod has its node now.
 	if g.endNomination {
 		p.Status.NominatedNodeName = ""
 	}

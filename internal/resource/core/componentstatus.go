@@ -27,6 +27,7 @@ func componentStatuses() *registry.Kind {
 				table.Column("Message", "string", "Message of the component conditions"),
 				table.Column("Error", "string", "Error of the component conditions"),
 			},
+			// Only the condition Healthy has cells; it is the only type that the API defines.
 			Cells: func(s *corev1.ComponentStatus) []any {
 				status, message, problem := "Unknown", "", ""
 				for _, c := range s.Conditions {

@@ -12,6 +12,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
+// immutableOnceSet is the message about ConfigMaps and Secrets with immutable: true (KEP-1412). Kubelets do not
+// watch such objects, so a change would not reach the pods that use them. For the same reason the field itself
+// cannot be reset: the way to change the object is to delete it and to create it again.
 const immutableOnceSet = "field is immutable when `immutable` is set"
 
 func configMaps() *registry.Kind {
@@ -40,6 +43,8 @@ func configMaps() *registry.Kind {
 	}
 }
 
+// validateConfigMapUpdate checks what an immutable ConfigMap forbids. Labels and annotations of an immutable
+// ConfigMap may still change.
 func validateConfigMapUpdate(m, old *corev1.ConfigMap) field.ErrorList {
 	if old.Immutable == nil || !*old.Immutable {
 		return nil

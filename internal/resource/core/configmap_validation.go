@@ -10,6 +10,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/field"
 )
 
+// validateConfigMap validates data and binaryData together: a key names a file in a volume, so it may be in
+// only one of the two. The limit of the size is for the sum of both.
 func validateConfigMap(m *corev1.ConfigMap) field.ErrorList {
 	var errs field.ErrorList
 	size := 0
@@ -28,6 +30,7 @@ func validateConfigMap(m *corev1.ConfigMap) field.ErrorList {
 }
 
 // notTooLarge limits the sum of the lengths of the values.
+// The limit is 1 MiB (corev1.MaxSecretSize), for ConfigMaps and for Secrets. Keys do not count.
 func notTooLarge(size int, path *field.Path) field.ErrorList {
 	if size > corev1.MaxSecretSize {
 		return field.ErrorList{field.TooLong(path, "" /* not shown */, corev1.MaxSecretSize)}
@@ -44,6 +47,9 @@ func sortedKeys[M ~map[K]V, K ~string, V any](m M) []K {
 	return keys
 }
 
+// validateSecret validates the keys and, for the types that Kubernetes defines, that the data of the type is
+// there. Secrets of other types may have any keys. Errors have a placeholder in place of a value, because the
+// data is secret.
 func validateSecret(s *corev1.Secret) field.ErrorList {
 	data := field.NewPath("data")
 	var errs field.ErrorList
@@ -53,6 +59,7 @@ func validateSecret(s *corev1.Secret) field.ErrorList {
 		size += len(s.Data[key])
 	}
 	errs = append(errs, notTooLarge(size, data)...)
+	// need accepts an empty value: only the key must exist.
 	need := func(keys ...string) {
 		for _, key := range keys {
 			if _, ok := s.Data[key]; !ok {
@@ -69,13 +76,17 @@ func validateSecret(s *corev1.Secret) field.ErrorList {
 		}
 	}
 	switch s.Type {
+	// The token controller of kube-controller-manager fills in the data later, so no key is required.
 	case corev1.SecretTypeServiceAccountToken:
 		errs = append(errs, field.NotEmpty(field.NewPath("metadata", "annotations").Key(corev1.ServiceAccountNameKey),
 			s.Annotations[corev1.ServiceAccountNameKey])...)
+	// A dockercfg is the content of the old file ~/.dockercfg, a dockerconfigjson that of
+	// ~/.docker/config.json.
 	case corev1.SecretTypeDockercfg:
 		isJSON(corev1.DockerConfigKey)
 	case corev1.SecretTypeDockerConfigJson:
 		isJSON(corev1.DockerConfigJsonKey)
+	// One of user name and password is enough. If both are missing, there is an error for each.
 	case corev1.SecretTypeBasicAuth:
 		_, user := s.Data[corev1.BasicAuthUsernameKey]
 		_, password := s.Data[corev1.BasicAuthPasswordKey]
@@ -85,6 +96,8 @@ func validateSecret(s *corev1.Secret) field.ErrorList {
 	case corev1.SecretTypeSSHAuth:
 		errs = append(errs, field.RequiredIf(len(s.Data[corev1.SSHAuthPrivateKey]) == 0, data.Key(corev1.SSHAuthPrivateKey),
 			"")...)
+	// The certificate and the key are not parsed here. A pair that does not match gives a warning: see
+	// warnSecret.
 	case corev1.SecretTypeTLS:
 		need(corev1.TLSCertKey, corev1.TLSPrivateKeyKey)
 	}

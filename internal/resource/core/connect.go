@@ -46,6 +46,8 @@ func proxySubresource(kind string, options func(path string) runtime.Object, fin
 	}
 }
 
+// forwardTo returns a destination with a plain URL; without a scheme it is http. path.Join cleans the path and
+// drops a slash at its end, which is added again, because servers tell "/metrics" and "/metrics/" apart.
 func forwardTo(scheme, host, pathOption string, t *proxy.Transport, addresses []string) *registry.Destination {
 	if scheme == "" {
 		scheme = "http"
@@ -71,6 +73,10 @@ func nodeProxy() registry.Subresource {
 }
 
 // findNode finds a node: its kubelet, or another port if the name has one.
+// The name may be NODE, NODE:PORT, SCHEME:NODE:PORT or SCHEME:NODE: with an empty port. The port of the kubelet
+// is always reached by TLS with the client certificate of this server, whatever the scheme says. The addresses
+// are resolved and checked here, and the connection uses these same addresses: a second resolution could return
+// another address, which was not checked.
 func findNode(ctx context.Context, c registry.Cluster, r registry.ConnectRequest) (*registry.Destination, error) {
 	scheme, name, port, ok := utilnet.SplitSchemeNamePort(r.Name)
 	if !ok {

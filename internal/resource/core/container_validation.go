@@ -26,8 +26,11 @@ type podValidator struct {
 	rules podRules
 }
 
+// hostUsers reports whether the pod is in the user namespace of the host, which is the default (KEP-127).
 func (p *podValidator) hostUsers() bool { return p.spec.HostUsers == nil || *p.spec.HostUsers }
 
+// validateContainers validates the regular containers. They run at the same time on one node, so a host port
+// may be used once among all of them.
 func (p *podValidator) validateContainers(path *field.Path) field.ErrorList {
 	if len(p.spec.Containers) == 0 {
 		return field.ErrorList{field.Required(path, "")}
@@ -44,6 +47,8 @@ func (p *podValidator) validateContainers(path *field.Path) field.ErrorList {
 	return append(errs, hostPortConflicts(p.spec.Containers, path)...)
 }
 
+// validateInitContainers validates init containers. One that is not a sidecar (KEP-753) runs to its end before
+// the next one starts. So it has no probes and no hooks, and it is not restarted for a resize.
 func (p *podValidator) validateInitContainers(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	names := sets.New[string]()
@@ -58,6 +63,8 @@ func (p *podValidator) validateInitContainers(path *field.Path) field.ErrorList 
 		if c.Name == "" && !unnamed {
 			names.Delete("") // the names of init containers are only compared if they have one
 		}
+		// Host ports are compared within one container, because init containers run one after the other.
+		// kube-apiserver makes no exception for sidecars.
 		errs = append(errs, hostPortConflicts(p.spec.InitContainers[i:i+1], path)...)
 		errs = append(errs, p.validateContainerRestart(c, at, false)...)
 		if isSidecar(c) {
@@ -79,9 +86,12 @@ func (p *podValidator) validateInitContainers(path *field.Path) field.ErrorList 
 }
 
 // validateContainer validates the fields that all kinds of containers have.
+// A volume or an environment variable that refers to another object is not looked up: the object may be created
+// after the pod, and the kubelet waits for it.
 func (p *podValidator) validateContainer(c *corev1.Container, path *field.Path) field.ErrorList {
 	errs := field.NotEmptyAnd(path.Child("name"), c.Name, field.DNSLabel)
 	// A template may have no image, because something else may set it later.
+	// Such a template has a space as a placeholder: the empty string is refused in templates too.
 	image := path.Child("image")
 	errs = append(errs, field.NotEmpty(image, c.Image)...)
 	errs = append(errs, field.InvalidIf(strings.TrimSpace(c.Image) != c.Image && p.pod, image, c.Image,
@@ -100,6 +110,8 @@ func (p *podValidator) validateContainer(c *corev1.Container, path *field.Path) 
 	return append(errs, p.validateSecurityContext(c.SecurityContext, path.Child("securityContext"))...)
 }
 
+// validateHooks validates lifecycle hooks and probes. A failed readiness probe does not end the container, so a
+// grace period for it has no meaning (KEP-2238).
 func (p *podValidator) validateHooks(c *corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	grace := p.spec.TerminationGracePeriodSeconds
@@ -139,6 +151,7 @@ func (p *podValidator) validateContainerRestart(
 			return errs
 		}
 	}
+	// The limits of rules and of exit codes are documented in the API. See KEP-5307.
 	const most = 20
 	rules := path.Child("restartPolicyRules")
 	errs = append(errs, field.MaxItems(rules, len(c.RestartPolicyRules), most)...)
@@ -162,6 +175,8 @@ func (p *podValidator) validateContainerRestart(
 	return errs
 }
 
+// validateProbe validates a probe. once is true for liveness and startup probes, whose successThreshold must be
+// 1, as the API documents. A 0 never gets here for a field with a default: see defaultProbe.
 func validateProbe(probe *corev1.Probe, path *field.Path, once bool) field.ErrorList {
 	if probe == nil {
 		return nil
@@ -214,6 +229,8 @@ func validateProbeHandler(p *corev1.ProbeHandler, path *field.Path) field.ErrorL
 	return h.done()
 }
 
+// validateLifecycleHandler validates a hook. grace is the grace period of the pod in seconds. A longer sleep
+// (KEP-3960) would always be cut short, so it is refused. A sleep of 0 seconds is valid (KEP-4818).
 func validateLifecycleHandler(l *corev1.LifecycleHandler, grace *int64, path *field.Path) field.ErrorList {
 	h := &handlerChecks{path: path}
 	h.add("exec", l.Exec != nil, func(at *field.Path) field.ErrorList { return validateExec(l.Exec, at) })
@@ -236,6 +253,8 @@ func validateExec(a *corev1.ExecAction, path *field.Path) field.ErrorList {
 	return field.RequiredIf(len(a.Command) == 0, path.Child("command"), "")
 }
 
+// validateHTTPGet validates the HTTP request of a probe or a hook. Errors about the names of headers have the
+// path httpHeaders, without an index.
 func validateHTTPGet(a *corev1.HTTPGetAction, path *field.Path) field.ErrorList {
 	errs := field.NotEmpty(path.Child("path"), a.Path)
 	errs = append(errs, portNumberOrName(path.Child("port"), a.Port)...)
@@ -261,6 +280,9 @@ func validateHTTPProtocol(a *corev1.HTTPGetAction, path *field.Path) field.Error
 	return field.InvalidIf(a.Host != "", path.Child("host"), a.Host, "must be empty when `protocol` is \"HTTP2\"")
 }
 
+// validatePorts validates the ports of one container. Names are unique, numbers are not: the same port may be
+// there twice, and gives a warning only (portConflict). A container port of 0 counts as missing, a host port of
+// 0 means that the host does not open a port.
 func validatePorts(ports []corev1.ContainerPort, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	used := sets.New[string]()
@@ -286,6 +308,9 @@ func validatePorts(ports []corev1.ContainerPort, path *field.Path) field.ErrorLi
 	return errs
 }
 
+// hostPortConflicts returns errors for host ports that are used twice with the same protocol and host IP. The
+// host IPs are compared as text. So a port without a host IP, which means all addresses, does not conflict with
+// the same port of one address.
 func hostPortConflicts(containers []corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	taken := sets.New[string]()
@@ -303,6 +328,9 @@ func hostPortConflicts(containers []corev1.Container, path *field.Path) field.Er
 	return errs
 }
 
+// validateResizePolicy validates how changes of resources are applied to a running container (KEP-1287). A pod
+// that never restarts its containers cannot ask for a restart. As in kube-apiserver, only the errors about
+// duplicates have an index.
 func (p *podValidator) validateResizePolicy(policies []corev1.ContainerResizePolicy, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	seen := sets.New[corev1.ResourceName]()
@@ -317,6 +345,9 @@ func (p *podValidator) validateResizePolicy(policies []corev1.ContainerResizePol
 	return errs
 }
 
+// validateMounts validates the volume mounts of a container. A volume is either mounted or used as a device,
+// not both. As in kube-apiserver, errors about a subPath that is not a local path, and errors about
+// propagation, have a path without an index.
 func (p *podValidator) validateMounts(c *corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	paths := sets.New[string]()
@@ -367,6 +398,9 @@ func (p *podValidator) validateBindOptions(m *corev1.VolumeMount, path *field.Pa
 	return errs
 }
 
+// validatePropagation validates how mounts below a volume spread between host and container. With
+// Bidirectional, mounts that the container makes appear on the host, so only privileged containers may ask for
+// it. A recursive read-only mount (KEP-3857) excludes all propagation.
 func validatePropagation(m *corev1.VolumeMount, c *corev1.Container, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if mp := m.MountPropagation; mp != nil {
@@ -406,6 +440,8 @@ func hasValue(m map[string]string, value string) bool {
 	return false
 }
 
+// validateDevices validates the volumes that a container uses as block devices. Only volumes that a claim
+// provides can be devices.
 func (p *podValidator) validateDevices(c *corev1.Container, path *field.Path) field.ErrorList {
 	errs := field.ForbiddenIf(len(c.VolumeDevices) > 0 && !p.hostUsers(), path, "when `hostUsers` is false")
 	if len(c.VolumeDevices) == 0 {
@@ -446,6 +482,8 @@ func (p *podValidator) validateDevices(c *corev1.Container, path *field.Path) fi
 	return errs
 }
 
+// validateEnvFrom validates the sources of environment variables. As in kube-apiserver, errors about the number
+// of sources have the path of the list, without an index.
 func validateEnvFrom(sources []corev1.EnvFromSource, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, s := range sources {
@@ -488,6 +526,8 @@ var (
 	fileFields = []string{"metadata.annotations", "metadata.labels", "metadata.name", "metadata.namespace", "metadata.uid"}
 )
 
+// validateValueFrom requires exactly one source for a variable with valueFrom, and no value. An empty value
+// does not count as one: it cannot be told from a missing one.
 func (p *podValidator) validateValueFrom(v *corev1.EnvVar, path *field.Path) field.ErrorList {
 	from := v.ValueFrom
 	if from == nil {
@@ -531,6 +571,8 @@ func (p *podValidator) validateValueFrom(v *corev1.EnvVar, path *field.Path) fie
 	return errs
 }
 
+// validateFileKeyRef validates a variable whose value an init container writes to a file in an emptyDir volume
+// (feature EnvFiles).
 func (p *podValidator) validateFileKeyRef(r *corev1.FileKeySelector, path *field.Path) field.ErrorList {
 	errs := field.NotEmptyAnd(path.Child("key"), r.Key, relaxedEnvName)
 	errs = append(errs, field.NotEmptyAnd(path.Child("volumeName"), r.VolumeName, field.DNSLabel)...)
@@ -546,6 +588,9 @@ func (p *podValidator) validateFileKeyRef(r *corev1.FileKeySelector, path *field
 	return errs
 }
 
+// validateFieldRef validates a reference to a field of the pod: one of allowed, or one label or annotation,
+// such as metadata.labels['app']. The message tells a field label that no pod has from one that is not
+// supported here.
 func validateFieldRef(r *corev1.ObjectFieldSelector, allowed []string, path *field.Path) field.ErrorList {
 	if r.APIVersion == "" {
 		return field.ErrorList{field.Required(path.Child("apiVersion"), "")}
@@ -560,6 +605,7 @@ func validateFieldRef(r *corev1.ObjectFieldSelector, allowed []string, path *fie
 	name, subscript, subscripted := splitSubscript(r.FieldPath)
 	if subscripted && (name == "metadata.annotations" || name == "metadata.labels") {
 		key := subscript
+		// Annotations may have keys with upper-case letters in the domain, labels may not.
 		if name == "metadata.annotations" {
 			key = strings.ToLower(subscript)
 		}
@@ -583,6 +629,8 @@ var podFieldLabels = []string{
 	"status.phase", "status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs",
 }
 
+// splitSubscript splits metadata.labels['app'] into metadata.labels and app. ok is false for a path without a
+// subscript.
 func splitSubscript(path string) (name, subscript string, ok bool) {
 	rest, ok := strings.CutSuffix(path, "']")
 	if !ok {
@@ -595,9 +643,14 @@ func splitSubscript(path string) (name, subscript string, ok bool) {
 	return name, subscript, true
 }
 
+// resourceFields are the resources that the downward API supports, besides limits.hugepages-SIZE and
+// requests.hugepages-SIZE.
 var resourceFields = []string{"limits.cpu", "limits.ephemeral-storage", "limits.memory", "requests.cpu",
 	"requests.ephemeral-storage", "requests.memory"}
 
+// validateResourceFieldRef validates a reference to a request or limit of a container. In a file, the container
+// must be named: a volume belongs to no container. In an environment variable, it defaults to the container
+// that has the variable.
 func validateResourceFieldRef(r *corev1.ResourceFieldSelector, path *field.Path, inFile bool) field.ErrorList {
 	switch {
 	case inFile && r.ContainerName == "":
@@ -613,6 +666,8 @@ func validateResourceFieldRef(r *corev1.ResourceFieldSelector, path *field.Path,
 	if r.Divisor.IsZero() {
 		return nil
 	}
+	// The divisor is the unit of the value that the container sees: CPU in cores or thousandths of cores, sizes
+	// in bytes or a multiple.
 	cpu, sizes := []string{"1m", "1"},
 		[]string{"1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"}
 	refuse := func(kind string, allowed []string) field.ErrorList {

@@ -32,6 +32,8 @@ func Kinds(gates features.Gates) []*registry.Kind {
 }
 
 var (
+	// proxyVerbs and streamVerbs are the verbs in discovery. The HTTP methods are in proxyMethods and
+	// streamMethods.
 	proxyVerbs  = []string{"create", "delete", "get", "patch", "update"}
 	streamVerbs = []string{"create", "get"}
 )

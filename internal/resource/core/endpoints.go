@@ -25,6 +25,8 @@ func endpoints(gates features.Gates) *registry.Kind {
 			}
 		}
 	})
+	// EndpointSlices replace Endpoints, because one object with all endpoints of a large Service is too big to
+	// send at each change (KEP-752).
 	versions[0].Warning = "v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice"
 	return &registry.Kind{
 		Names: registry.Names{
@@ -95,6 +97,8 @@ func (r AddressRules) validateEndpoints(e, old *corev1.Endpoints) field.ErrorLis
 	return errs
 }
 
+// validateEndpointAddress validates an address. It passes no earlier addresses to ValidateIP, because
+// validateEndpoints compares the subsets as a whole.
 func (r AddressRules) validateEndpointAddress(a *corev1.EndpointAddress, path *field.Path) field.ErrorList {
 	errs := r.ValidateIP(path.Child("ip"), a.IP, nil)
 	errs = append(errs, field.IfSet(path.Child("hostname"), a.Hostname, field.DNSLabel)...)
@@ -102,6 +106,8 @@ func (r AddressRules) validateEndpointAddress(a *corev1.EndpointAddress, path *f
 	return append(errs, ValidateEndpointIP(a.IP, path.Child("ip"))...)
 }
 
+// validateEndpointPort validates a port. named is true if the subset has several ports, which only names can
+// tell apart.
 func validateEndpointPort(p *corev1.EndpointPort, named bool, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if p.Name != "" {
@@ -117,6 +123,7 @@ func validateEndpointPort(p *corev1.EndpointPort, named bool, path *field.Path) 
 // endpointsWarnings returns warnings about the notation of addresses. There are none for
 // objects of the endpoints controller.
 func endpointsWarnings(e, _ *corev1.Endpoints) []string {
+	// The controller copies the addresses of pods, so a user cannot act on the warnings.
 	if e.Labels["endpoints.kubernetes.io/managed-by"] == "endpoint-controller" {
 		return nil
 	}

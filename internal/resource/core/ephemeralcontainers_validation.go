@@ -11,6 +11,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
 
+// notForEphemeral is the message about a field of all containers that an ephemeral container (KEP-277) may not
+// have.
 const notForEphemeral = "cannot be set for an Ephemeral Container"
 
 // validateEphemeralContainers validates the ephemeral containers of a pod or a template by the rules of all containers
@@ -43,6 +45,8 @@ func (p *podValidator) validateEphemeralContainers(path *field.Path) field.Error
 }
 
 // validateEphemeralFields forbids the fields that make a container a part of the pod's work.
+// An ephemeral container is for debugging: it has no guaranteed resources, and it is never restarted. Values
+// that are set but empty are refused too, such as ports: [].
 func validateEphemeralFields(c *corev1.EphemeralContainer, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	forbid := func(path *field.Path, set bool) {
@@ -66,6 +70,8 @@ func validateEphemeralFields(c *corev1.EphemeralContainer, path *field.Path) fie
 }
 
 // validateEphemeralContainersUpdate validates a write of the subresource, which may only add containers.
+// A container cannot be removed or changed, because it may run already. A static pod has no ephemeral
+// containers: its kubelet reads the spec from a file, and not from the API.
 func validateEphemeralContainersUpdate(p, before *corev1.Pod, rules podRules) field.ErrorList {
 	if isMirrorPod(before) {
 		return field.ErrorList{staticPodForbidden("static pods do not support ephemeral containers")}

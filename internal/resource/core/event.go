@@ -14,6 +14,7 @@ import (
 )
 
 // eventTTLSeconds is how long an event is kept after its last write.
+// It is the default of the flag --event-ttl of kube-apiserver, 1 hour.
 const eventTTLSeconds = 3600
 
 // referenceFields are the selectable fields of the object reference in an event, with their
@@ -30,6 +31,7 @@ func events() *registry.Kind {
 		{Name: "reason", Path: []int32{3}},
 		{Name: "type", Path: []int32{9}},
 		{Name: "reportingComponent", Path: []int32{14}},
+		// Events of the new API have reportingController in place of source.component.
 		{Name: "source", Get: func(o registry.Object) string {
 			e := o.(*corev1.Event)
 			return cmp.Or(e.Source.Component, e.ReportingController)
@@ -85,6 +87,8 @@ func events() *registry.Kind {
 	}
 }
 
+// eventToCore converts an event of events.k8s.io (KEP-383) to the stored version. The two types have the same
+// content by different names: note is message, regarding is involvedObject, and deprecatedSource is source.
 func eventToCore(e *eventsv1.Event) *corev1.Event {
 	out := &corev1.Event{
 		ObjectMeta: e.ObjectMeta, InvolvedObject: e.Regarding, Related: e.Related, Reason: e.Reason, Message: e.Note,
@@ -98,6 +102,7 @@ func eventToCore(e *eventsv1.Event) *corev1.Event {
 	return out
 }
 
+// eventFromCore is the inverse of eventToCore. Both share slices and pointers with their argument.
 func eventFromCore(e *corev1.Event) *eventsv1.Event {
 	out := &eventsv1.Event{
 		ObjectMeta: e.ObjectMeta, Regarding: e.InvolvedObject, Related: e.Related, Reason: e.Reason, Note: e.Message,
@@ -111,6 +116,9 @@ func eventFromCore(e *corev1.Event) *eventsv1.Event {
 	return out
 }
 
+// eventCells returns the cells for both kinds of events: older clients set firstTimestamp, lastTimestamp and
+// count, newer ones eventTime and, if the event repeats, a series. A single event of a newer client has the
+// count 0, and is shown with 1.
 func eventCells(e *corev1.Event) []any {
 	first := table.AgeOf(e.FirstTimestamp)
 	if e.FirstTimestamp.IsZero() {

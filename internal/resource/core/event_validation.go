@@ -17,6 +17,7 @@ import (
 const (
 	// maxEventWord is the length of reason, action and reportingInstance of an event, in bytes, and maxEventMessage that
 	// of its message.
+	// The limits are documented in events.k8s.io/v1.
 	maxEventWord    = 128
 	maxEventMessage = 1024
 )
@@ -28,6 +29,8 @@ func isStrict(ctx context.Context) bool {
 	return info != nil && info.Group == eventsv1.GroupName
 }
 
+// validateEvent validates a new event. In events.k8s.io, the fields that have the prefix deprecated there must
+// be unset: they exist so that events of the core group can be read in the new one.
 func validateEvent(ctx context.Context, e, _ *corev1.Event) field.ErrorList {
 	errs := validateLegacyEvent(e, isStrict(ctx))
 	if !isStrict(ctx) {
@@ -79,6 +82,7 @@ func validateEventUpdate(ctx context.Context, e, old *corev1.Event) field.ErrorL
 	return errs
 }
 
+// validateEventSeries validates how often an event has occurred. A series begins with the second occurrence.
 func validateEventSeries(s *corev1.EventSeries) (errs field.ErrorList) {
 	if s == nil {
 		return nil
@@ -101,6 +105,8 @@ func validateLegacyEvent(e *corev1.Event, strict bool) field.ErrorList {
 
 // agreesWithNamespace reports whether an event is in the namespace of its object, or, if the object has none, in one
 // for events of such objects.
+// For example, events about nodes, which have no namespace, are in the namespace default. An event with an
+// eventTime may be in another namespace than its object.
 func agreesWithNamespace(e *corev1.Event) bool {
 	inDefault := e.Namespace == metav1.NamespaceDefault
 	switch about := e.InvolvedObject.Namespace; {
@@ -113,6 +119,8 @@ func agreesWithNamespace(e *corev1.Event) bool {
 	}
 }
 
+// validateReporter validates who has reported an event, and what. strict decides only how an error names the
+// controller: the field has another name in each group.
 func validateReporter(e *corev1.Event, strict bool) (errs field.ErrorList) {
 	controller := field.NewPath("reportingComponent")
 	if strict {

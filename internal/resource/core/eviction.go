@@ -19,14 +19,17 @@ const (
 	// maxDisruptedPods is how many evictions may be recorded in a budget that its controller
 	// has not processed yet.
 	maxDisruptedPods = 2000
-	evictionRetry    = 10
-	evictionRefused  = "Cannot evict pod as it would violate the pod's disruption budget."
+	// evictionRetry is in seconds. A client may repeat the eviction then: the budget was not up to date.
+	evictionRetry   = 10
+	evictionRefused = "Cannot evict pod as it would violate the pod's disruption budget."
 )
 
 var budgets = schema.GroupResource{Group: policyv1.GroupName, Resource: "poddisruptionbudgets"}
 
 // evict deletes a pod if its PodDisruptionBudget allows that, and records the eviction in the
 // budget.
+// The budget is decremented before the pod is deleted, so two evictions at the same time cannot both use the
+// last disruption. If the deletion fails afterwards, the controller of the budget corrects the number later.
 func evict(ctx context.Context, a registry.Access, req registry.CreateRequest) (registry.Object, error) {
 	e := req.Body.(*policyv1.Eviction)
 	if e.Name != req.Name {
@@ -73,6 +76,9 @@ func needsBudget(p *corev1.Pod) bool {
 	return !podFinished(p) && p.Status.Phase != corev1.PodPending && p.DeletionTimestamp.IsZero()
 }
 
+// budgetOf returns the budget that selects the pod, nil if there is none. A budget with an empty selector
+// selects all pods of the namespace, one without a selector selects none. With several budgets the eviction
+// fails: it would have to decrement all of them in one transaction.
 func budgetOf(ctx context.Context, a registry.Access, pod *corev1.Pod) (*policyv1.PodDisruptionBudget, error) {
 	list, err := a.List(ctx, budgets, pod.Namespace)
 	if err != nil {
@@ -96,6 +102,7 @@ func budgetOf(ctx context.Context, a registry.Access, pod *corev1.Pod) (*policyv
 
 // canEvictUnhealthy reports whether a pod that is not ready may be evicted without
 // decrementing the budget.
+// An unknown policy counts as the default, IfHealthyBudget: see the documentation of the field (KEP-3017).
 func canEvictUnhealthy(b *policyv1.PodDisruptionBudget) bool {
 	if p := b.Spec.UnhealthyPodEvictionPolicy; p != nil && *p == policyv1.AlwaysAllow {
 		return true
@@ -103,6 +110,9 @@ func canEvictUnhealthy(b *policyv1.PodDisruptionBudget) bool {
 	return b.Status.CurrentHealthy >= b.Status.DesiredHealthy && b.Status.DesiredHealthy > 0
 }
 
+// decrementBudget takes one disruption from the budget, or returns the error for the client. The check is
+// inside of the update, so it is repeated with the latest budget after a conflict. disruptedPods tells the
+// controller of the budget that the pod is about to go, until the controller sees the deletion.
 func decrementBudget(
 	ctx context.Context, a registry.Access, pod *corev1.Pod, b *policyv1.PodDisruptionBudget, dryRun bool,
 ) error {
@@ -124,6 +134,9 @@ func decrementBudget(
 	return err
 }
 
+// checkBudget returns why a budget allows no eviction, nil if it does. The order matters: a status that belongs
+// to an older spec says nothing about this one. Refusals are 429, so that clients such as kubectl drain try
+// again.
 func checkBudget(b *policyv1.PodDisruptionBudget) error {
 	s := &b.Status
 	switch {
@@ -161,6 +174,7 @@ func forbidEviction(budget, problem, why string) error {
 	return err
 }
 
+// refuseEviction returns 429 with a cause. retrySeconds is the proposed delay; 0 proposes none.
 func refuseEviction(retrySeconds int, cause string) error {
 	err := apierrors.NewTooManyRequests(evictionRefused, retrySeconds)
 	err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes,
@@ -188,6 +202,7 @@ func setDisruptionAllowed(b *policyv1.PodDisruptionBudget) {
 
 // evictPod marks the pod as disrupted and deletes it. If unchanged is true, the decision
 // depends on the pod not being ready, so it fails if the pod has changed since it was read.
+// The condition DisruptionTarget (KEP-3329) tells the Job controller that the pod did not fail by itself.
 func evictPod(
 	ctx context.Context, a registry.Access, pod *corev1.Pod, options *metav1.DeleteOptions, dryRun, unchanged bool,
 ) error {
@@ -215,6 +230,7 @@ func evictPod(
 		if err != nil {
 			return err
 		}
+		// The condition above has changed the resourceVersion that the deletion requires.
 		if o.ResourceVersion != nil {
 			o.ResourceVersion = &version
 		}

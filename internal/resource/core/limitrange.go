@@ -26,12 +26,16 @@ func limitRanges() *registry.Kind {
 }
 
 // nameLimitRange sets a UUID as the name of a LimitRange without a name.
+// kube-apiserver does so too. Most other kinds refuse an empty name.
 func nameLimitRange(r *corev1.LimitRange) {
 	if r.Name == "" {
 		r.Name = string(uuid.NewUUID())
 	}
 }
 
+// defaultLimitRange fills in the defaults that are missing in items of the type Container. The order matters:
+// the default request takes the default limit before the minimum. For example, max cpu 2 alone gives a default
+// limit and a default request of 2.
 func defaultLimitRange(r *corev1.LimitRange) {
 	for i := range r.Spec.Limits {
 		item := &r.Spec.Limits[i]

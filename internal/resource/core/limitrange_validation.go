@@ -45,6 +45,7 @@ func validateLimitRangeItem(item *corev1.LimitRangeItem, path *field.Path) field
 	}
 	add("max", item.Max)
 	add("min", item.Min)
+	// The defaults of a pod are forbidden as a whole, so their values are not compared.
 	checked := *item
 	if item.Type == corev1.LimitTypePod {
 		errs = append(errs, forbiddenDefaults(item, path)...)
@@ -80,6 +81,8 @@ func validateLimitNames(t corev1.LimitType, list corev1.ResourceList, path *fiel
 	return errs
 }
 
+// forbiddenDefaults returns errors for defaults of the type Pod: the admission plug-in LimitRanger sets
+// defaults in containers.
 func forbiddenDefaults(item *corev1.LimitRangeItem, path *field.Path) field.ErrorList {
 	const detail = "may not be specified when `type` is 'Pod'"
 	errs := field.ForbiddenIf(len(item.Default) > 0, path.Child("default"), detail)
@@ -112,6 +115,7 @@ func validateLimitOrder(item *corev1.LimitRangeItem, name corev1.ResourceName, p
 	check(request, limit, request, "defaultRequest", "default limit")
 	check(least, limit, least, "default", "default")
 	check(limit, most, most, "default", "max")
+	// A request of huge pages or of an extended resource must equal its limit, so the defaults must too.
 	a, hasLimit := item.Default[name]
 	b, hasRequest := item.DefaultRequest[name]
 	if hasLimit && hasRequest && !overcommitAllowed(name) && a.Cmp(b) != 0 {
@@ -137,6 +141,8 @@ func validateLimitRatio(item *corev1.LimitRangeItem, name corev1.ResourceName, p
 	if !hasLeast || !hasMost {
 		return errs
 	}
+	// Thousandths are exact, but overflow for large quantities, such as sizes in bytes. Whole numbers, rounded
+	// up, are used for these. A minimum of 0 gives an infinite bound, which no ratio exceeds.
 	value, low, high := float64(ratio.Value()), least.Value(), most.Value()
 	if ratio.Value() < resource.MaxMilliValue && low < resource.MaxMilliValue && high < resource.MaxMilliValue {
 		value, low, high = float64(ratio.MilliValue())/1000, least.MilliValue(), most.MilliValue()

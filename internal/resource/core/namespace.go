@@ -17,6 +17,8 @@ import (
 )
 
 // protectedNamespaces cannot be deleted.
+// They are the same as in the admission plug-in NamespaceLifecycle of kube-apiserver; kube-node-lease is not
+// among them.
 var protectedNamespaces = []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic}
 
 func namespaces() *registry.Kind {
@@ -50,6 +52,7 @@ func namespaces() *registry.Kind {
 		},
 		Strategy: registry.Strategy[*corev1.Namespace]{
 			PrepareCreate: prepareNamespaceCreate,
+			// Only the subresource finalize changes the finalizers of the spec.
 			PrepareUpdate: func(n, old *corev1.Namespace) { n.Spec.Finalizers = old.Spec.Finalizers },
 			ValidateCreate: func(n *corev1.Namespace) field.ErrorList {
 				var errs field.ErrorList
@@ -78,6 +81,8 @@ func namespaces() *registry.Kind {
 	}
 }
 
+// prepareNamespaceCreate adds the finalizer kubernetes, without which a deletion would remove the namespace and
+// leave its objects behind.
 func prepareNamespaceCreate(n *corev1.Namespace) {
 	labelNamespace(n)
 	n.Status.Phase = corev1.NamespaceActive
@@ -100,6 +105,8 @@ func defaultNamespace(n *corev1.Namespace) {
 }
 
 // labelNamespace sets the label with the namespace's own name, which label selectors use.
+// The label is kubernetes.io/metadata.name (KEP-2161). It is set by default and not only on create, so
+// namespaces that are older than the label have it too, and a client can neither change nor remove it.
 func labelNamespace(n *corev1.Namespace) {
 	if n.Name == "" {
 		return
@@ -113,6 +120,8 @@ func labelNamespace(n *corev1.Namespace) {
 // finalizeNamespace lets a client change the finalizers of the spec and the metadata, as kube-apiserver does.
 func finalizeNamespace(n, old *corev1.Namespace) { n.Status = *old.Status.DeepCopy() }
 
+// validateNamespaceFinalize validates the names of finalizers. Unlike on create, errors have an index, as in
+// kube-apiserver.
 func validateNamespaceFinalize(n, _ *corev1.Namespace) field.ErrorList {
 	var errs field.ErrorList
 	for i, f := range n.Spec.Finalizers {
@@ -121,6 +130,8 @@ func validateNamespaceFinalize(n, _ *corev1.Namespace) field.ErrorList {
 	return errs
 }
 
+// validateFinalizerName accepts example.com/name and the finalizers that Kubernetes defines without a domain:
+// kubernetes, orphan and foregroundDeletion.
 func validateFinalizerName(name string, path *field.Path) field.ErrorList {
 	errs := field.LabelKey(path, name)
 	return append(errs, field.InvalidIf(!strings.Contains(name, "/") && name != string(corev1.FinalizerKubernetes) &&
@@ -131,6 +142,7 @@ func validateFinalizerName(name string, path *field.Path) field.ErrorList {
 // validateNamespacePhase requires that the phase is Terminating exactly if the namespace is
 // being deleted.
 func validateNamespacePhase(n, _ *corev1.Namespace) field.ErrorList {
+	// kube-apiserver writes this path with a capital P.
 	path := field.NewPath("status", "Phase")
 	if n.DeletionTimestamp.IsZero() {
 		return field.InvalidIf(n.Status.Phase != corev1.NamespaceActive, path, n.Status.Phase,

@@ -31,6 +31,7 @@ func nodes(gates features.Gates) *registry.Kind {
 	return &registry.Kind{
 		Names:    registry.Names{Package: "core", Resource: "nodes", Name: "Node", ShortNames: []string{"no"}},
 		Versions: onlyV1[corev1.Node](defaultNode),
+		// Minion is the old name of a node. kube-apiserver still uses it in the keys in etcd.
 		Storage:  registry.Storage{Version: "v1", Path: "minions"},
 		Requests: registry.Requests{UnconditionalUpdate: true},
 		Metadata: registry.Metadata{OnUpdate: registry.MetaWhole},
@@ -53,6 +54,7 @@ func nodes(gates features.Gates) *registry.Kind {
 			// A kubelet that registers its node sends the status too.
 			StatusOnCreate: true,
 			PrepareCreate: func(n *corev1.Node) {
+				// Dynamic configuration of kubelets no longer exists.
 				n.Spec.ConfigSource, n.Status.Config = nil, nil
 				disabled.DropNew(n)
 			},
@@ -104,6 +106,8 @@ func prepareNodeStatus(n, old *corev1.Node) {
 	}
 }
 
+// defaultNode keeps podCIDR and podCIDRs in agreement. If they differ, podCIDR is used: a client that knows
+// only podCIDR has changed it. A node that reports no allocatable resources offers its whole capacity.
 func defaultNode(n *corev1.Node) {
 	switch first := n.Spec.PodCIDR; {
 	case first == "" && len(n.Spec.PodCIDRs) > 0:
@@ -143,6 +147,8 @@ func nodeCells(n *corev1.Node) []any {
 	}
 }
 
+// nodeStatus returns Ready, NotReady or Unknown, for a node without the condition Ready. A node that kubectl
+// cordon has marked also has SchedulingDisabled.
 func nodeStatus(n *corev1.Node) string {
 	status := "Unknown"
 	for _, c := range n.Status.Conditions {
@@ -159,6 +165,8 @@ func nodeStatus(n *corev1.Node) string {
 	return status
 }
 
+// nodeRoles returns the roles from labels: node-role.kubernetes.io/ROLE with any value, or
+// kubernetes.io/role=ROLE. The labels are a convention of installers such as kubeadm.
 func nodeRoles(n *corev1.Node) string {
 	const prefix, single = "node-role.kubernetes.io/", "kubernetes.io/role"
 	var roles []string

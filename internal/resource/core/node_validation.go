@@ -18,6 +18,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
 
+// validateNode validates a node on create and on update. As in kube-apiserver, the errors about taints and
+// about swap have paths below metadata.
 func (r AddressRules) validateNode(n *corev1.Node) field.ErrorList {
 	meta, status := field.NewPath("metadata"), field.NewPath("status")
 	errs := validateNodeAnnotations(n.Annotations, meta.Child("annotations"))
@@ -82,6 +84,8 @@ func taintsOf(text string) ([]corev1.Taint, error) {
 	return out, nil
 }
 
+// validateAvoidPods requires that each entry names the controller of the pods to avoid: an owner with
+// controller: true.
 func validateAvoidPods(path *field.Path, text string) field.ErrorList {
 	var avoid corev1.AvoidPods
 	if err := json.Unmarshal([]byte(text), &avoid); err != nil {
@@ -123,9 +127,11 @@ func validateNodeResource(name corev1.ResourceName, q resource.Quantity, path *f
 	return errs
 }
 
+// declaredFeature is the form of a feature: MyFeature or MyFeature/mySubFeature.
 var declaredFeature = field.Pattern(`^[A-Z][a-zA-Z0-9]*(\/[a-zA-Z][a-zA-Z0-9]*)*$`)
 
 // validateDeclaredFeatures validates the features that a kubelet declares.
+// The list must be sorted, so equal sets of features are equal lists.
 func validateDeclaredFeatures(features []string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, f := range features {
@@ -152,12 +158,15 @@ func validateDeclaredFeatures(features []string, path *field.Path) field.ErrorLi
 	return errs
 }
 
+// internalCIDRError has the text of kube-apiserver, which has no space after the colon.
 type internalCIDRError struct{ error }
 
 func (e internalCIDRError) Error() string {
 	return "invalid PodCIDRs. failed to check with dual stack with error:" + e.error.Error()
 }
 
+// validateTaints validates taints. Two taints with the same key and effect are duplicates, even if their values
+// differ.
 func validateTaints(taints []corev1.Taint, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	type key struct {
@@ -182,11 +191,14 @@ func validateTaints(taints []corev1.Taint, path *field.Path) field.ErrorList {
 }
 
 // validateNodeStatusUpdate checks the rules for updates of a Node and of its status.
+// Controllers of cloud providers find the machine of a node by its providerID, so it cannot change once it is
+// set. The error shows no value, as in kube-apiserver.
 func validateNodeStatusUpdate(n, old *corev1.Node) field.ErrorList {
 	meta, spec, status := field.NewPath("metadata"), field.NewPath("spec"), field.NewPath("status")
 	errs := validateNodeAnnotations(n.Annotations, meta.Child("annotations"))
 	errs = append(errs, validateNodeResources(n, status)...)
 	errs = append(errs, validateDeclaredFeatures(n.Status.DeclaredFeatures, status.Child("declaredFeatures"))...)
+	// Equal means the same type and address. One address may have two types, such as InternalIP and Hostname.
 	seen := map[corev1.NodeAddress]bool{}
 	for i, a := range n.Status.Addresses {
 		if seen[a] {
@@ -222,6 +234,7 @@ func validateNodeStatusUpdate(n, old *corev1.Node) field.ErrorList {
 
 // validatePreemptionPolicy validates who has disabled preemption for the resizing of pods on a node. Entries that the node had
 // before the update are not validated again.
+// The limit of 20 entries is documented in the API.
 func validatePreemptionPolicy(n, old *corev1.Node) field.ErrorList {
 	const most = 20
 	policy, before := n.Spec.PodPreemptionPolicy, old.Spec.PodPreemptionPolicy
@@ -248,6 +261,7 @@ func validatePreemptionPolicy(n, old *corev1.Node) field.ErrorList {
 
 // validatePodCIDRsUpdate returns an error for each CIDR that has changed. A node without CIDRs
 // can get them once.
+// Running pods have addresses of the ranges, so the ranges cannot change under them.
 func validatePodCIDRsUpdate(cidrs, old []string, path *field.Path) field.ErrorList {
 	changed := field.Forbidden(path, `node updates may not change podCIDR except from "" to valid`)
 	if len(old) == 0 {

@@ -16,6 +16,9 @@ import (
 )
 
 const (
+	// storageClassAnnotation and mountOptionsAnnotation are older than the fields storageClassName and
+	// mountOptions, and still have an effect. If annotation and field have a storage class, the annotation is
+	// used.
 	storageClassAnnotation = corev1.BetaStorageClassAnnotation
 	mountOptionsAnnotation = corev1.MountOptionAnnotation
 )
@@ -77,6 +80,8 @@ func persistentVolumes(gates features.Gates) *registry.Kind {
 }
 
 // recordPhaseChange sets the time at which the phase changed, unless the client did.
+// A client that sends back the old time has read the object and not set the time itself (KEP-3762). A client
+// that does not know the field sends none, and keeps the old time.
 func recordPhaseChange(v, old *corev1.PersistentVolume) {
 	t, before := &v.Status.LastPhaseTransitionTime, old.Status.LastPhaseTransitionTime
 	switch {
@@ -95,6 +100,7 @@ func defaultPersistentVolume(v *corev1.PersistentVolume) {
 }
 
 // DefaultPersistentVolumeSource sets the defaults of the source of a volume, and rounds its capacity.
+// The defaults of sources are those of volumes in pods: see defaultVolume.
 func DefaultPersistentVolumeSource(v *corev1.PersistentVolumeSpec) {
 	declare.RoundUp(v.Capacity)
 	if s := v.HostPath; s != nil {
@@ -117,6 +123,8 @@ func DefaultPersistentVolumeSource(v *corev1.PersistentVolumeSpec) {
 	}
 }
 
+// persistentVolumeCells shows Terminating for a volume that is being deleted; the phase in the API does not
+// have this value.
 func persistentVolumeCells(v *corev1.PersistentVolume) []any {
 	phase := string(v.Status.Phase)
 	if v.DeletionTimestamp != nil {
@@ -145,6 +153,7 @@ func quantityOf(list corev1.ResourceList, name corev1.ResourceName) string {
 func orUnsetPointer[S ~string](p *S) string { return string(ptr.Deref(p, table.Unset)) }
 
 // accessModes returns the short names of access modes in a fixed order, without duplicates.
+// The short names are those of kubectl get, such as RWO,ROX.
 func accessModes(modes []corev1.PersistentVolumeAccessMode) string {
 	var out []string
 	for _, m := range []struct {
@@ -202,6 +211,8 @@ func persistentVolumeClaims(gates features.Gates) *registry.Kind {
 				if !crossNamespace && old.Spec.DataSourceRef == nil {
 					dropCrossNamespaceDataSource(&c.Spec)
 				}
+				// A source that is stored stays, and validation refuses its change, because the spec is
+				// immutable.
 				if old.Spec.DataSource == nil && old.Spec.DataSourceRef == nil {
 					dropUnsupportedDataSource(&c.Spec)
 				}
@@ -242,6 +253,8 @@ func DefaultPersistentVolumeClaim(c *corev1.PersistentVolumeClaim) {
 }
 
 // dropCrossNamespaceDataSource removes a data source in another namespace.
+// The gate is CrossNamespaceVolumeDataSource (KEP-3294). An update keeps the source of a claim that has one
+// already.
 func dropCrossNamespaceDataSource(s *corev1.PersistentVolumeClaimSpec) {
 	if inOtherNamespace(s.DataSourceRef) {
 		s.DataSourceRef = nil
@@ -270,6 +283,9 @@ func dropUnsupportedDataSource(s *corev1.PersistentVolumeClaimSpec) {
 
 // syncDataSources sets dataSource from dataSourceRef or the other way round, if one is
 // missing.
+// Clients that are older than dataSourceRef read and write only dataSource. A source in another namespace is
+// not copied, because dataSource cannot express it: an old client would take it for an object in its own
+// namespace.
 func syncDataSources(s *corev1.PersistentVolumeClaimSpec) {
 	switch {
 	case s.DataSource != nil && s.DataSourceRef == nil:

@@ -54,6 +54,7 @@ func validateVolumeObject(v *corev1.PersistentVolume, anyNodeValues bool) field.
 		errs = append(errs, validateVolumeNodeAffinity(a, anyNodeValues, at.Child("nodeAffinity"))...)
 	}
 	errs = append(errs, validatePersistentVolumeSource(s, v.Name, at)...)
+	// Recycling deletes all files of the volume, here those of the whole node.
 	errs = append(errs, field.ForbiddenIf(s.HostPath != nil && path.Clean(s.HostPath.Path) == "/" &&
 		s.PersistentVolumeReclaimPolicy == corev1.PersistentVolumeReclaimRecycle,
 		at.Child("persistentVolumeReclaimPolicy"), "may not be 'recycle' for a hostPath mount of '/'")...)
@@ -88,6 +89,7 @@ func ValidateInlineVolume(s *corev1.PersistentVolumeSpec, at *field.Path) field.
 	return errs
 }
 
+// validateVolumeAccessModes requires at least one access mode. Claims have the same rule with another message.
 func validateVolumeAccessModes(modes []corev1.PersistentVolumeAccessMode, at *field.Path) field.ErrorList {
 	if len(modes) == 0 {
 		return field.ErrorList{field.Required(at, "")}
@@ -116,6 +118,8 @@ func validateBasicQuantity(q resource.Quantity, at *field.Path) field.ErrorList 
 	return field.InvalidIf(q.Value() < 0, at, q.Value(), "must be a valid resource quantity")
 }
 
+// validateVolumeNodeAffinity requires the part required: a volume has no preferred nodes. anyValues is true if
+// the volume had invalid values before the update, and is older than the rule about them.
 func validateVolumeNodeAffinity(a *corev1.VolumeNodeAffinity, anyValues bool, at *field.Path) field.ErrorList {
 	if a.Required == nil {
 		return field.ErrorList{field.Required(at.Child("required"), "must specify required node constraints")}
@@ -132,6 +136,8 @@ func hasInvalidNodeValues(a *corev1.VolumeNodeAffinity) bool {
 	return a != nil && a.Required != nil && len(ValidateNodeSelectorValues(a.Required, nil)) > 0
 }
 
+// validateVolumeAttributes validates the name of a VolumeAttributesClass (KEP-3751). Only CSI drivers can
+// modify volumes by such a class.
 func validateVolumeAttributes(s *corev1.PersistentVolumeSpec, at *field.Path) field.ErrorList {
 	if s.VolumeAttributesClassName == nil {
 		return nil
@@ -207,6 +213,8 @@ func validatePersistentVolumeSource(v *corev1.PersistentVolumeSpec, name string,
 	return append(s.errs, field.RequiredIf(s.n == 0, at, "must specify a volume type")...)
 }
 
+// validateGlusterfs validates a glusterfs source. Unlike in a pod, the namespace of the endpoints may be named,
+// because a volume has no namespace.
 func validateGlusterfs(g *corev1.GlusterfsPersistentVolumeSource, at *field.Path) field.ErrorList {
 	errs := field.NotEmpty(at.Child("endpoints"), g.EndpointsName)
 	errs = append(errs, field.NotEmpty(at.Child("path"), g.Path)...)
@@ -221,6 +229,8 @@ func validateGlusterfs(g *corev1.GlusterfsPersistentVolumeSource, at *field.Path
 }
 
 // validateISCSIVolume validates the iscsi source of the volume of that name.
+// With an initiator name, the node makes an iSCSI interface whose name has the volume and the portal in it: see
+// initiatorName in the API. Hence the limit of 64 characters for both.
 func validateISCSIVolume(i *corev1.ISCSIPersistentVolumeSource, name string, at *field.Path) field.ErrorList {
 	const longest = 64
 	errs := field.InvalidIf(i.InitiatorName != nil && len(name+":"+i.TargetPortal) > longest, at.Child("targetportal"),
@@ -238,6 +248,7 @@ func validateLocalVolume(l *corev1.LocalVolumeSource, at *field.Path) field.Erro
 }
 
 // validateCSIVolume validates a csi source. kube-apiserver does not validate nodeStageSecretRef.
+// Secrets need a namespace here: a volume has none that could be the default.
 func validateCSIVolume(c *corev1.CSIPersistentVolumeSource, at *field.Path) field.ErrorList {
 	errs := ValidateCSIDriverName(c.Driver, at.Child("driver"))
 	errs = append(errs, field.NotEmpty(at.Child("volumeHandle"), c.VolumeHandle)...)
@@ -263,6 +274,7 @@ func requireSecret(name, namespace string, at *field.Path) field.ErrorList {
 }
 
 // validateMountOptions refuses the annotation with mount options for volumes that are not mounted with options.
+// A csi volume is not in the list: it uses the field spec.mountOptions.
 func validateMountOptions(v *corev1.PersistentVolume) field.ErrorList {
 	if _, ok := v.Annotations[mountOptionsAnnotation]; !ok {
 		return nil
@@ -278,6 +290,8 @@ func validateMountOptions(v *corev1.PersistentVolume) field.ErrorList {
 }
 
 // validateVolumeSourceKept forbids changes of the source, but for a controllerExpandSecretRef that was missing.
+// A secret for expansion may be added later, so that a volume of before can be expanded. Its removal is
+// refused.
 func validateVolumeSourceKept(v, old *corev1.PersistentVolume) field.ErrorList {
 	is, was := v.Spec.PersistentVolumeSource, old.Spec.PersistentVolumeSource
 	if is.CSI != nil && was.CSI != nil && was.CSI.ControllerExpandSecretRef == nil {
@@ -293,6 +307,8 @@ func validateVolumeSourceKept(v, old *corev1.PersistentVolume) field.ErrorList {
 }
 
 // replacedNodeLabels are the beta labels of nodes that may be replaced by the standard ones in the node affinity.
+// kube-apiserver allows to replace them, but only in this direction, and only the key: nodes had both labels
+// with the same value.
 var replacedNodeLabels = map[string]string{
 	corev1.LabelFailureDomainBetaZone:   corev1.LabelTopologyZone,
 	corev1.LabelFailureDomainBetaRegion: corev1.LabelTopologyRegion,
@@ -310,6 +326,8 @@ func validateNodeAffinityKept(is, was *corev1.VolumeNodeAffinity) field.ErrorLis
 		"field is immutable, except for updating from beta label to GA")}
 }
 
+// sameNodeAffinity reports whether two node affinities are equal except for replaced labels. Terms and
+// requirements must be in the same order.
 func sameNodeAffinity(is, was *corev1.VolumeNodeAffinity) bool {
 	if equality.Semantic.DeepEqual(is, was) {
 		return true

@@ -24,14 +24,19 @@ func validatePersistentVolumeClaimUpdate(c, old *corev1.PersistentVolumeClaim) f
 	if !hasSourceGroup(&old.Spec) { // otherwise the old group may be invalid
 		errs = append(errs, validateSourceGroups(&c.Spec, path)...)
 	}
+	// The copies get equal values where a change is allowed; any difference that is left is an error.
 	is, was := c.Spec.DeepCopy(), old.Spec.DeepCopy()
+	// kube-controller-manager sets the default class in a claim that was made before there was one (KEP-3333).
 	if was.StorageClassName == nil && is.StorageClassName != nil && was.VolumeName == "" &&
 		old.Annotations[corev1.BetaStorageClassAnnotation] == "" {
 		is.StorageClassName = nil
 	}
+	// The volume is set when the claim is bound.
 	if was.VolumeName == "" {
 		was.VolumeName = is.VolumeName
 	}
+	// A request for another size resizes the volume, and another class modifies it (KEP-3751). A claim that is
+	// not bound has no volume for that.
 	if old.Status.Phase == corev1.ClaimBound {
 		if is.Resources.Requests != nil {
 			is.Resources.Requests = was.Resources.Requests
@@ -41,6 +46,8 @@ func validatePersistentVolumeClaimUpdate(c, old *corev1.PersistentVolumeClaim) f
 	if !equality.Semantic.DeepEqual(is, was) {
 		errs = append(errs, field.Forbidden(path, claimSpecImmutable+"\n"+declare.Diff(was, is)))
 	}
+	// A request may become smaller again if the expansion has failed (KEP-1790), but must stay larger than the
+	// volume is: volumes do not shrink.
 	size, before := c.Spec.Resources.Requests[corev1.ResourceStorage], old.Spec.Resources.Requests[corev1.ResourceStorage]
 	if capacity := old.Status.Capacity[corev1.ResourceStorage]; size.Cmp(before) < 0 && size.Cmp(capacity) <= 0 {
 		errs = append(errs,
@@ -60,6 +67,7 @@ func validatePersistentVolumeClaimUpdate(c, old *corev1.PersistentVolumeClaim) f
 
 // validateAttributesClassUpdate forbids to remove the name of the VolumeAttributesClass from a claim whose volume has
 // one (status.currentVolumeAttributesClassName).
+// A modification that has failed before the volume got its first class may be cancelled by removing the name.
 func validateAttributesClassUpdate(is, was *string, path *field.Path) field.ErrorList {
 	const text = "update to %s is forbidden when status.currentVolumeAttributesClassName is not nil"
 	switch {
@@ -72,6 +80,8 @@ func validateAttributesClassUpdate(is, was *string, path *field.Path) field.Erro
 }
 
 // validatePersistentVolumeClaimStatus validates the sizes in the status of a claim, and the states of its resizing.
+// The states and allocatedResources tell how far an expansion is, and who has to continue it (KEP-1790): the
+// controller of the driver, or the node.
 func validatePersistentVolumeClaimStatus(c, old *corev1.PersistentVolumeClaim) field.ErrorList {
 	var errs field.ErrorList
 	path, s := field.NewPath("status"), &c.Status

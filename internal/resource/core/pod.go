@@ -93,6 +93,7 @@ func pods(gates PodGates, statusGates podStatusGates) *registry.Kind {
 		}.Untyped(),
 	}
 	// A version with aliases has to list all its labels.
+	// spec.host is the name of spec.nodeName in old clients.
 	labels := map[string]string{"spec.host": "spec.nodeName"}
 	for _, f := range k.Selection.Fields {
 		labels[f.Name] = f.Name
@@ -101,6 +102,8 @@ func pods(gates PodGates, statusGates podStatusGates) *registry.Kind {
 	return k
 }
 
+// podSubresources returns the subresources of pods. resize is of KEP-1287, ephemeralcontainers of KEP-277.
+// Clients of eviction may still send the version v1beta1 of the group policy.
 func podSubresources(gates *PodGates) []registry.Subresource {
 	return []registry.Subresource{
 		gates.podAttach(),
@@ -133,6 +136,7 @@ func podSubresources(gates *PodGates) []registry.Subresource {
 func defaultPod(p *corev1.Pod, gates *PodGates) {
 	s := &p.Spec
 	DefaultPodSpec(s)
+	// Older versions accepted negative values. They count as 1 second, as in podGrace.
 	if grace := s.TerminationGracePeriodSeconds; *grace < 0 {
 		*grace = 1
 	}
@@ -145,12 +149,15 @@ func defaultPod(p *corev1.Pod, gates *PodGates) {
 			}
 		}
 	}
+	// The alternative is completePodResources, which runs after mutating admission and sees what that has
+	// changed.
 	if gates.podResources && !gates.latePodResources {
 		defaultPodResources(s)
 	}
 	if gates.probeDefault {
 		eachHTTPGet(s, func(a *corev1.HTTPGetAction) { declare.Pointer(&a.Protocol, corev1.HTTPProtocolHTTP1) })
 	}
+	// If podIP and podIPs differ, podIP is used: a client that knows only podIP has changed it.
 	switch first := p.Status.PodIP; {
 	case first == "" && len(p.Status.PodIPs) > 0:
 		p.Status.PodIP = p.Status.PodIPs[0].IP
@@ -174,6 +181,9 @@ func defaultHostPorts(ports []corev1.ContainerPort) {
 	}
 }
 
+// preparePodCreate replaces the status, which clients do not set on create. The order matters: the fields of
+// disabled features are dropped before the resources are completed, and the QoS class depends on the complete
+// resources.
 func preparePodCreate(ctx context.Context, p *corev1.Pod, gates *PodGates) {
 	p.Status = corev1.PodStatus{Phase: corev1.PodPending}
 	if len(p.Spec.SchedulingGates) > 0 {
@@ -211,6 +221,8 @@ func preparePodStatusUpdate(p, old *corev1.Pod) {
 
 // podGrace returns the grace period of a deletion in seconds. It is 0 if no kubelet runs the
 // pod.
+// Without a kubelet, nobody would confirm that the containers have stopped, and the pod would stay forever. A
+// negative grace period counts as 1 second.
 func podGrace(p *corev1.Pod, options *metav1.DeleteOptions) (int64, bool) {
 	var seconds int64
 	switch {
@@ -228,6 +240,7 @@ func podGrace(p *corev1.Pod, options *metav1.DeleteOptions) (int64, bool) {
 	return seconds, true
 }
 
+// podFinished reports whether all containers of the pod have ended and none will be restarted.
 func podFinished(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
@@ -269,6 +282,8 @@ func resetPod(p, old *corev1.Pod) {
 	p.ResourceVersion, p.UID = version, uid
 }
 
+// prepareEphemeralContainers keeps the ephemeral containers of the request, and resets everything else, labels
+// and annotations too, to the old pod.
 func (g *PodGates) prepareEphemeralContainers(p, old *corev1.Pod) {
 	containers := p.Spec.EphemeralContainers
 	resetPod(p, old)

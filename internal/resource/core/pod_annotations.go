@@ -11,6 +11,7 @@ import (
 )
 
 // tolerationsAnnotation is older than the field tolerations. It has no effect.
+// kube-apiserver validates it all the same, so an invalid value is refused here too.
 const tolerationsAnnotation = "scheduler.alpha.kubernetes.io/tolerations"
 
 // validatePodAnnotations validates the annotations of a pod or of a template that have a meaning, or had one before there
@@ -20,6 +21,7 @@ func validatePodAnnotations(annotations map[string]string, s *corev1.PodSpec, ru
 		return nil
 	}
 	var errs field.ErrorList
+	// A mirror pod stands for a pod that a kubelet already runs, so the node is known.
 	if value, ok := annotations[corev1.MirrorPodAnnotationKey]; ok && s.NodeName == "" {
 		errs = append(errs, field.Invalid(path.Key(corev1.MirrorPodAnnotationKey), value,
 			"must set spec.nodeName if mirror pod annotation is set"))
@@ -31,6 +33,7 @@ func validatePodAnnotations(annotations map[string]string, s *corev1.PodSpec, ru
 			errs = append(errs, validateTolerations(list, rules.compareTolerations, path.Child(tolerationsAnnotation))...)
 		}
 	}
+	// The ReplicaSet controller deletes pods of lower cost first when it scales down (KEP-2255).
 	errs = append(errs, field.InvalidIf(!rules.anyDeletionCost && !isDeletionCost(annotations), path.Key(corev1.PodDeletionCost),
 		annotations[corev1.PodDeletionCost], "must be a 32bit integer")...)
 	errs = append(errs, validateSeccompAnnotations(annotations, path)...)
@@ -63,6 +66,7 @@ func tolerationsOf(text string) ([]corev1.Toleration, error) {
 
 // isDeletionCost reports whether the cost of deleting a pod is a number of 32 bits without a plus sign or a leading zero. As
 // in kube-apiserver, zeros may follow a minus sign. No cost at all is valid.
+// So "10", "-10" and "-010" are valid; "+10" and "010" are not.
 func isDeletionCost(annotations map[string]string) bool {
 	value, ok := annotations[corev1.PodDeletionCost]
 	if !ok {
@@ -90,6 +94,8 @@ func validateSeccompAnnotations(annotations map[string]string, path *field.Path)
 	return errs
 }
 
+// validateSeccompAnnotation accepts unconfined, runtime/default, docker/default and localhost/PATH. The
+// annotations have been replaced by the field seccompProfile (KEP-135).
 func validateSeccompAnnotation(path *field.Path, profile string) field.ErrorList {
 	switch profile {
 	case corev1.SeccompProfileNameUnconfined, corev1.SeccompProfileRuntimeDefault, corev1.DeprecatedSeccompProfileDockerDefault:
@@ -103,6 +109,8 @@ func validateSeccompAnnotation(path *field.Path, profile string) field.ErrorList
 
 // validateSeccompMatch requires that the annotations for a pod and for its containers name the profiles in the fields of
 // these. path is the path of the pod spec.
+// Old clients set only the annotation, new ones only the field. If both are set, a difference would leave open
+// which profile the client wanted.
 func validateSeccompMatch(annotations map[string]string, s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	if len(annotations) == 0 {
 		return nil
@@ -124,6 +132,8 @@ func validateSeccompMatch(annotations map[string]string, s *corev1.PodSpec, path
 	return errs
 }
 
+// compareSeccomp compares an annotation with the profile in a field. docker/default is an old name of
+// runtime/default. A profile of an unknown type is refused elsewhere.
 func compareSeccomp(annotation string, p *corev1.SeccompProfile, path *field.Path) field.ErrorList {
 	same := true
 	switch p.Type {
@@ -133,6 +143,7 @@ func compareSeccomp(annotation string, p *corev1.SeccompProfile, path *field.Pat
 		same = annotation == corev1.SeccompProfileRuntimeDefault || annotation == corev1.DeprecatedSeccompProfileDockerDefault
 	case corev1.SeccompProfileTypeLocalhost:
 		local, ok := strings.CutPrefix(annotation, corev1.SeccompLocalhostProfileNamePrefix)
+		// The types agree, so the error is about the profile and not about the type.
 		if ok && (p.LocalhostProfile == nil || *p.LocalhostProfile != local) {
 			return field.ErrorList{field.Forbidden(path.Child("localhostProfile"), "seccomp profile in annotation and field must match")}
 		}

@@ -19,6 +19,9 @@ const (
 
 // syncAppArmor sets the AppArmor profiles of a new pod's containers from the deprecated
 // annotations, unless the fields are set. It returns warnings about these annotations.
+// The annotations were the only way before KEP-24 added the fields. An annotation for a container without a
+// field is copied, so readers of the new fields see it. A pod for Windows has no AppArmor, and its annotations
+// have no effect.
 func syncAppArmor(p *corev1.Pod) []string {
 	if p.Spec.OS != nil && p.Spec.OS.Name == corev1.Windows {
 		return nil
@@ -31,6 +34,7 @@ func syncAppArmor(p *corev1.Pod) []string {
 		}
 		profile := appArmorProfile(annotation)
 		whole := p.Spec.SecurityContext
+		// The pod as a whole has the same profile, so the container needs none of its own.
 		if profile != nil && whole != nil && equality.Semantic.DeepEqual(whole.AppArmorProfile, profile) {
 			return
 		}
@@ -71,6 +75,8 @@ func effectiveAppArmor(s *corev1.PodSpec, c *corev1.Container) *corev1.AppArmorP
 	return nil
 }
 
+// appArmorProfile converts an annotation: unconfined, runtime/default or localhost/NAME. It returns nil for
+// others.
 func appArmorProfile(annotation string) *corev1.AppArmorProfile {
 	switch {
 	case annotation == appArmorUnconfined:

@@ -33,6 +33,7 @@ func podProxy() registry.Subresource {
 
 // findPod finds the address of a pod for pods/proxy. If the requested name has no port, the first port of a container is
 // used, or else the default port of the scheme.
+// It uses the first address of the pod, in clusters with both IP families too.
 func findPod(ctx context.Context, c registry.Cluster, r registry.ConnectRequest) (*registry.Destination, error) {
 	scheme, name, port, ok := utilnet.SplitSchemeNamePort(r.Name)
 	if !ok {
@@ -80,6 +81,8 @@ func podOf(ctx context.Context, c registry.Cluster, namespace, name string) (*co
 }
 
 // containerOf returns the name of the container that a request means. Without a name it is the only one of the pod.
+// Init containers and ephemeral containers have to be named. The annotation
+// kubectl.kubernetes.io/default-container is not used here: kubectl reads it and sends a name.
 func containerOf(pod *corev1.Pod, name string) (string, error) {
 	var names []string
 	eachContainer(&pod.Spec, func(c *corev1.Container) { names = append(names, c.Name) })
@@ -98,6 +101,8 @@ func containerOf(pod *corev1.Pod, name string) (string, error) {
 }
 
 // kubeletURL returns a URL of the kubelet with the path /ELEMENT/ELEMENT...
+// For example, a command has the path /exec/NAMESPACE/POD/CONTAINER, and a log
+// /containerLogs/NAMESPACE/POD/CONTAINER.
 func kubeletURL(k *registry.Kubelet, query url.Values, elements ...string) *url.URL {
 	return &url.URL{
 		Scheme: "https", Host: net.JoinHostPort(k.Host, k.Port), Path: "/" + strings.Join(elements, "/"),
@@ -115,6 +120,7 @@ func streamSubresource(
 	}
 }
 
+// podExec runs a command. Each part of the command is a value of its own in the query: command=ls&command=-l.
 func (g *PodGates) podExec() registry.Subresource {
 	return streamSubresource(g, "exec", "PodExecOptions",
 		func(query url.Values) (runtime.Object, error) {
@@ -148,6 +154,7 @@ func streamOptions(query url.Values) (stdin, stdout, stderr, tty bool) {
 }
 
 // boolOption returns an option that is true unless it is missing, "0" or "false".
+// So an empty value is true: "?stdin" and "?stdin=" are the same as "?stdin=true".
 func boolOption(query url.Values, name string) bool {
 	values := query[name]
 	return len(values) > 0 && values[0] != "0" && !strings.EqualFold(values[0], "false")
@@ -187,6 +194,7 @@ func (g *PodGates) findCommand(
 		},
 		Protocol: registry.Upgrade,
 	}
+	// This kubelet takes SPDY only, so the WebSocket of a client is translated by this server.
 	if !g.takesWebSockets(kubelet) {
 		d.Streams = streams
 	}
@@ -250,6 +258,7 @@ func podLog() registry.Subresource {
 }
 
 // logOptions decodes the options of a log from the query.
+// If an option is there more than once, its first value counts, as in kube-apiserver.
 func logOptions(query url.Values) (runtime.Object, error) {
 	o := &corev1.PodLogOptions{
 		Container: query.Get("container"), Follow: boolOption(query, "follow"), Previous: boolOption(query, "previous"),
@@ -280,6 +289,7 @@ func logOptions(query url.Values) (runtime.Object, error) {
 }
 
 // validateLogOptions returns what is wrong with the options of a log.
+// A limit of 0 lines is valid and gives an empty log; a limit of 0 bytes is not valid.
 func validateLogOptions(o *corev1.PodLogOptions) field.ErrorList {
 	var errs field.ErrorList
 	if o.TailLines != nil && *o.TailLines < 0 {
@@ -312,6 +322,7 @@ func findLog(ctx context.Context, c registry.Cluster, r registry.ConnectRequest)
 		return nil, err
 	}
 	container, err := containerOf(pod, o.Container)
+	// A client that asks for the log of a pod right after creating it gets an empty log and no error.
 	if err != nil || pod.Spec.NodeName == "" {
 		return nil, err
 	}
@@ -319,6 +330,8 @@ func findLog(ctx context.Context, c registry.Cluster, r registry.ConnectRequest)
 	if err != nil {
 		return nil, err
 	}
+	// A client may ask not to verify the certificate of the kubelet, to read logs when that certificate has
+	// expired (KEP-1295).
 	transport := kubelet.Transport
 	if o.InsecureSkipTLSVerifyBackend {
 		transport = kubelet.Unverified

@@ -28,6 +28,8 @@ func DefaultPodTemplate(t *corev1.PodTemplateSpec) {
 }
 
 // DefaultPodSpec sets the defaults that pods and pod templates have in common.
+// serviceAccount is the old name of serviceAccountName. Both always have the same value, for clients that know
+// only one of them.
 func DefaultPodSpec(s *corev1.PodSpec) {
 	declare.Value(&s.ServiceAccountName, s.DeprecatedServiceAccount)
 	s.DeprecatedServiceAccount = s.ServiceAccountName
@@ -57,6 +59,8 @@ func DefaultPodSpec(s *corev1.PodSpec) {
 	}
 }
 
+// defaultContainer sets the defaults of a container of any kind. Quantities are rounded up to thousandths, so a
+// client may read another value than it has sent.
 func defaultContainer(c *corev1.Container) {
 	for i := range c.Ports {
 		declare.Value(&c.Ports[i].Protocol, corev1.ProtocolTCP)
@@ -92,6 +96,8 @@ func defaultContainer(c *corev1.Container) {
 
 func defaultFieldRef(r *corev1.ObjectFieldSelector) { declare.Value(&r.APIVersion, "v1") }
 
+// defaultProbe sets the defaults of a probe, in seconds and in numbers of probes. A field with 0 cannot be told
+// from a missing one, and gets the default too.
 func defaultProbe(p *corev1.Probe) {
 	if p == nil {
 		return
@@ -114,6 +120,8 @@ func defaultHTTPGet(a *corev1.HTTPGetAction) {
 	declare.Value(&a.Scheme, corev1.URISchemeHTTP)
 }
 
+// defaultVolume sets the defaults of a volume. A volume without any source is an emptyDir. An empty host path
+// type means that the kubelet checks nothing before the mount.
 func defaultVolume(v *corev1.Volume) {
 	if v.VolumeSource == (corev1.VolumeSource{}) {
 		v.EmptyDir = &corev1.EmptyDirVolumeSource{}
@@ -166,6 +174,7 @@ func defaultDownwardItems(items []corev1.DownwardAPIVolumeFile) {
 	}
 }
 
+// defaultProjected sets the defaults of a projected volume. Tokens are valid for 1 hour; the unit is seconds.
 func defaultProjected(p *corev1.ProjectedVolumeSource) {
 	declare.Pointer(&p.DefaultMode, corev1.ProjectedVolumeSourceDefaultMode)
 	for i := range p.Sources {

@@ -73,6 +73,7 @@ func (r podRules) keeping(old *corev1.PodSpec, annotations map[string]string) po
 	eachContainer(old, func(c *corev1.Container) {
 		r.sysAdmin = r.sysAdmin || addsSysAdmin(c.SecurityContext)
 		for i := range c.RestartPolicyRules {
+			// One rule with this action is enough to allow it in the whole object.
 			r.noRestartAll = r.noRestartAll &&
 				c.RestartPolicyRules[i].Action != corev1.ContainerRestartRuleActionRestartAllContainers
 		}
@@ -139,6 +140,10 @@ func (g *PodGates) Drop(t, old *corev1.PodTemplateSpec) {
 	g.fields.Drop(&t.Spec, &old.Spec)
 }
 
+// disabledPodFields lists the fields of disabled features, each with its gate. A disabled field is dropped
+// without an error, so a client can send the same object to servers with and without the feature. An update
+// keeps a field that the stored object has: the feature may have been enabled before, and the owner of the
+// object did not remove it.
 func disabledPodFields(gates features.Gates) declare.Disabled[*corev1.PodSpec] {
 	return declare.DisabledOf(gates,
 		declare.Parts(features.ContainerStopSignals, eachContainer,
@@ -195,6 +200,7 @@ func disabledPodFields(gates features.Gates) declare.Disabled[*corev1.PodSpec] {
 // podStatusGates drop the fields of disabled features from the statuses of pods.
 type podStatusGates = declare.Disabled[*corev1.PodStatus]
 
+// newPodStatusGates lists the fields of disabled features in a status, like disabledPodFields.
 func newPodStatusGates(gates features.Gates) podStatusGates {
 	return declare.DisabledOf(gates,
 		declare.Part(features.DRANodeAllocatableResources,
@@ -224,6 +230,7 @@ func newPodStatusGates(gates features.Gates) podStatusGates {
 func isImage(v corev1.Volume) bool { return v.Image != nil }
 
 // dropImageVolumes removes the volumes with images, and their mounts.
+// A mount without its volume would be invalid.
 func dropImageVolumes(s *corev1.PodSpec) {
 	dropped := map[string]bool{}
 	for _, v := range s.Volumes {
@@ -263,6 +270,8 @@ func isRestartRule(policy *corev1.ContainerRestartPolicy) bool {
 	return policy != nil && *policy != corev1.ContainerRestartPolicyAlways
 }
 
+// usesRestartRules reports whether the pod has what ContainerRestartRules added (KEP-5307). The policy Always
+// of an init container is older: it makes a sidecar (KEP-753).
 func usesRestartRules(s *corev1.PodSpec) bool {
 	for i := range s.InitContainers {
 		if c := &s.InitContainers[i]; isRestartRule(c.RestartPolicy) || len(c.RestartPolicyRules) > 0 {
@@ -292,6 +301,8 @@ func dropRestartRules(s *corev1.PodSpec) {
 	}
 }
 
+// usesPodResources ignores resources that name nothing: they have no effect, and do not keep the field of a
+// disabled feature.
 func usesPodResources(s *corev1.PodSpec) bool {
 	return s.Resources != nil && (len(s.Resources.Requests) > 0 || len(s.Resources.Limits) > 0)
 }

@@ -17,6 +17,8 @@ var (
 )
 
 const (
+	// imageLabel is a part of a host name. A domain is a host name or an IPv6 address in brackets, with a port
+	// if any. A path is in lower case, such as library/my-app.
 	imageLabel  = `(?:[a-zA-Z0-9]|[a-zA-Z0-9][a-zA-Z0-9-]*[a-zA-Z0-9])`
 	imageDomain = `(?:` + imageLabel + `(?:\.` + imageLabel + `)*|\[[a-fA-F0-9:]+\])(?::[0-9]+)?`
 	imagePath   = `[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*`
@@ -41,6 +43,7 @@ func imageTagOf(image string) string {
 
 // parsedImageTag is imageTagOf by the grammar.
 func parsedImageTag(image string) string {
+	// 64 hexadecimal digits are the ID of an image, which the grammar does not allow as a name.
 	if imageID().MatchString(image) {
 		return ""
 	}
@@ -49,6 +52,7 @@ func parsedImageTag(image string) string {
 		return ""
 	}
 	tag, tagged := "", false
+	// A colon before the last slash belongs to the port of the domain: localhost:5000/app has no tag.
 	if colon := strings.LastIndexByte(name, ':'); colon > strings.LastIndexByte(name, '/') {
 		name, tag, tagged = name[:colon], name[colon+1:], true
 	}

@@ -24,6 +24,8 @@ func staticPodForbidden(message string) *field.Error {
 
 // validateImmutableAnnotations forbids changes of the annotations that can only be set on
 // create: the one of mirror pods, and those with AppArmor profiles.
+// A kubelet finds its mirror pods by their annotation, and the AppArmor profile applies to a container when it
+// starts.
 func validateImmutableAnnotations(p, old *corev1.Pod) field.ErrorList {
 	path := field.NewPath("metadata", "annotations")
 	var errs field.ErrorList

@@ -17,6 +17,8 @@ func isPodLevelResource(name corev1.ResourceName) bool {
 // defaultPodResources sets defaults of the resources of the pod as a whole, if it has any
 // limits. A missing limit of huge pages becomes the total of the containers' limits. A missing
 // request becomes the total of the containers' requests or, if they have none, the limit.
+// It runs with the other defaults, before mutating admission. See completePodResources for the later time
+// (KEP-2837).
 func defaultPodResources(s *corev1.PodSpec) {
 	r := s.Resources
 	if r == nil {
@@ -83,6 +85,8 @@ func (g *PodGates) completePodResources(s *corev1.PodSpec) {
 			setMissing(&r.Requests, name, q)
 		}
 	}
+	// A limit of the pod that is missing becomes the total of the containers' limits, if each container has
+	// one. It is never smaller than the request.
 	for name, request := range r.Requests {
 		limit, limited := limits[name]
 		if !isPodLevelResource(name) || !limited || !allLimit(s, name) {
@@ -122,6 +126,8 @@ func allLimit(s *corev1.PodSpec, name corev1.ResourceName) bool {
 // AggregateContainerResources returns the most that the containers of a pod need at one time.
 // This is the sum of the regular containers and sidecars or, if larger, an init container
 // together with the sidecars that are started before it.
+// For example, with a container of 1 CPU, a sidecar of 1 and then an init container of 3, the result is 4: the
+// init container runs with the sidecar before the container starts (KEP-753).
 func AggregateContainerResources(
 	s *corev1.PodSpec, of func(*corev1.ResourceRequirements) corev1.ResourceList,
 ) corev1.ResourceList {
@@ -161,6 +167,7 @@ func PodRequests(s *corev1.PodSpec) corev1.ResourceList {
 	return total
 }
 
+// isSidecar reports whether an init container is a sidecar. For a regular container, Always does not mean that.
 func isSidecar(c *corev1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
 }
@@ -201,6 +208,8 @@ func (g *PodGates) qosClass(s *corev1.PodSpec) corev1.PodQOSClass {
 
 // qosClass returns the quality of service class of a spec. It depends on the requests and limits of CPU
 // and memory of the pod or, if the pod has no resources, of all containers.
+// Init containers count, ephemeral containers do not: they have no resources. Containers of different classes
+// make the pod Burstable.
 func qosClass(s *corev1.PodSpec) corev1.PodQOSClass {
 	if hasPodResources(s.Resources) {
 		return qosOf(s.Resources)
@@ -234,6 +243,7 @@ func hasPodResources(r *corev1.ResourceRequirements) bool {
 
 // qosOf returns the class by one set of resources: BestEffort without requests and limits of CPU and memory, Guaranteed if
 // both have requests that equal their limits, otherwise Burstable.
+// A limit without a request does not occur for containers: the request gets the value of the limit by default.
 func qosOf(r *corev1.ResourceRequirements) corev1.PodQOSClass {
 	reserved := 0
 	for _, name := range []corev1.ResourceName{corev1.ResourceCPU, corev1.ResourceMemory} {
@@ -250,6 +260,9 @@ func qosOf(r *corev1.ResourceRequirements) corev1.PodQOSClass {
 
 // mergeMatchLabelKeys adds requirements for matchLabelKeys and mismatchLabelKeys to the label
 // selectors that they belong to, with the values of the pod's own labels.
+// So the scheduler needs only the selectors. For example, matchLabelKeys with pod-template-hash spreads the
+// pods of one revision of a Deployment (KEP-3243 for topology spread, KEP-3633 for affinity). A key that the
+// pod has no label for is left out.
 func mergeMatchLabelKeys(p *corev1.Pod) {
 	merge := func(selector *metav1.LabelSelector, keys []string, op metav1.LabelSelectorOperator) {
 		for _, key := range keys {

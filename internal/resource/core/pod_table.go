@@ -15,6 +15,8 @@ import (
 // nodeLost is the reason of a pod whose node does not answer.
 const nodeLost = "NodeLost"
 
+// podCells returns what kubectl get pods shows. Restarts have the time of the last one, such as 3 (5m ago). The
+// time is an Elapsed, because it depends on when the response is written.
 func podCells(p *corev1.Pod) []any {
 	r := readPod(p)
 	var restarts any = fmt.Sprint(r.restarts)
@@ -41,6 +43,7 @@ func podCells(p *corev1.Pod) []any {
 	}
 }
 
+// finishedConditions marks the rows of pods that have ended, so that clients can show them with less emphasis.
 func finishedConditions(p *corev1.Pod) []metav1.TableRowCondition {
 	message := ""
 	switch p.Status.Phase {
@@ -71,6 +74,8 @@ func (r *podReading) count(c *corev1.ContainerStatus) {
 	}
 }
 
+// readPod computes the column Status. What is more specific replaces what is less so: the phase, the reason of
+// the status, scheduling gates, the state of the containers, and the deletion.
 func readPod(p *corev1.Pod) podReading {
 	r := podReading{status: string(p.Status.Phase), containers: len(p.Spec.Containers)}
 	if p.Status.Reason != "" {
@@ -98,6 +103,8 @@ func readPod(p *corev1.Pod) podReading {
 
 // readInit reads init containers up to the one that is not done, and returns
 // what sidecars alone add.
+// The status is Init:1/3 with the number of init containers that are done, or Init: and the reason of a
+// failure, such as Init:CrashLoopBackOff. A sidecar is done when it has started.
 func (r *podReading) readInit(p *corev1.Pod) (sidecars podReading, initializing bool) {
 	sidecar := map[string]bool{}
 	for i := range p.Spec.InitContainers {
@@ -134,6 +141,7 @@ func (r *podReading) readInit(p *corev1.Pod) (sidecars podReading, initializing 
 }
 
 // readContainers leaves the reason of the first container that has one.
+// It goes backwards, so the reason of an earlier container replaces that of a later one.
 func (r *podReading) readContainers(p *corev1.Pod) {
 	running := false
 	for i := len(p.Status.ContainerStatuses) - 1; i >= 0; i-- {
@@ -149,6 +157,8 @@ func (r *podReading) readContainers(p *corev1.Pod) {
 			r.ready++
 		}
 	}
+	// Some containers have ended while others run. Without Ready the pod is shown as NotReady, not as
+	// Completed.
 	if r.status == "Completed" && running {
 		r.status = "NotReady"
 		if podCondition(p, corev1.PodReady) {
@@ -157,6 +167,7 @@ func (r *podReading) readContainers(p *corev1.Pod) {
 	}
 }
 
+// exitReason returns the reason of the runtime, such as Error or OOMKilled, or else what ended the container.
 func exitReason(t *corev1.ContainerStateTerminated) string {
 	switch {
 	case t.Reason != "":

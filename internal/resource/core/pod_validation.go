@@ -22,6 +22,9 @@ const (
 	noAddRemove = "pod updates may not add or remove containers"
 )
 
+// validatePod validates a new pod. Ephemeral containers can only be added to a pod that exists, by their
+// subresource. A pod with scheduling gates must not have a node, because it would run before its gates are
+// removed (KEP-3521).
 func validatePod(p *corev1.Pod, rules podRules) field.ErrorList {
 	path := field.NewPath("spec")
 	defer path.Free()
@@ -45,6 +48,7 @@ func validateWholePod(p *corev1.Pod, rules podRules, path *field.Path) field.Err
 }
 
 // validateTokenSources forbids tokens of a service account in volumes of a pod that has none.
+// The kubelet requests such a token from the subresource token of the service account.
 func validateTokenSources(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	if s.ServiceAccountName != "" {
 		return nil
@@ -81,6 +85,7 @@ func validatePodUpdate(p, old *corev1.Pod, rules podRules) field.ErrorList {
 // validatePodChanges returns errors for changes of fields that cannot be updated. It sets the
 // fields that may change to their old values in a copy of the spec, and then requires that the
 // copy equals the old spec.
+// The lists of containers are compared by position. So it returns early if their lengths differ.
 func validatePodChanges(p, old *corev1.Pod, path *field.Path) field.ErrorList {
 	if len(p.Spec.Containers) != len(old.Spec.Containers) {
 		return field.ErrorList{field.Forbidden(path.Child("containers"), noAddRemove)}
@@ -97,6 +102,7 @@ func validatePodChanges(p, old *corev1.Pod, path *field.Path) field.ErrorList {
 	errs = append(errs, validateTolerationsAdded(p.Spec.Tolerations, old.Spec.Tolerations, path.Child("tolerations"))...)
 	errs = append(errs,
 		validateGatesRemoved(p.Spec.SchedulingGates, old.Spec.SchedulingGates, path.Child("schedulingGates"))...)
+	// The permitted changes are listed in podUpdateForbidden, except the removal of scheduling gates.
 	same := p.Spec.DeepCopy()
 	for i := range same.Containers {
 		same.Containers[i].Image = old.Spec.Containers[i].Image
@@ -135,6 +141,8 @@ func validateImages(containers []corev1.Container, path *field.Path) field.Error
 
 // validateDeadlineUpdate forbids to remove a deadline, or to make it later. ends means that the other changes are not
 // validated, as in kube-apiserver. It is true for a deadline that is later than before or not valid.
+// A pod may be told to end earlier, not to live longer. For example, 100 may become 50, nil may become 100, and
+// 100 may not become nil.
 func validateDeadlineUpdate(p, old *corev1.Pod, path *field.Path) (errs field.ErrorList, ends bool) {
 	switch is, was := p.Spec.ActiveDeadlineSeconds, old.Spec.ActiveDeadlineSeconds; {
 	case is == nil && was == nil:
@@ -149,6 +157,8 @@ func validateDeadlineUpdate(p, old *corev1.Pod, path *field.Path) (errs field.Er
 	return nil, false
 }
 
+// validateTolerationsAdded requires that the old tolerations are still there, apart from their
+// tolerationSeconds. New ones may be added: they only give a pod more nodes, or more time on a node.
 func validateTolerationsAdded(is, was []corev1.Toleration, path *field.Path) field.ErrorList {
 	for _, t := range was {
 		kept := false
@@ -163,6 +173,8 @@ func validateTolerationsAdded(is, was []corev1.Toleration, path *field.Path) fie
 	return nil
 }
 
+// validateGatesRemoved forbids new scheduling gates: the scheduler may be working on the pod as soon as it has
+// none.
 func validateGatesRemoved(is, was []corev1.PodSchedulingGate, path *field.Path) field.ErrorList {
 	had := map[string]bool{}
 	for _, g := range was {
@@ -184,6 +196,8 @@ func validateGatesRemoved(is, was []corev1.PodSchedulingGate, path *field.Path) 
 
 // validateGatedPodScheduling allows a pod with scheduling gates to extend its node selector
 // and its required node affinity. It resets both in spec to their old values.
+// A controller that holds the gate, such as a queue for jobs, may restrict the nodes in this way before the pod
+// is scheduled (KEP-3838). It must not widen the choice that the author of the pod made.
 func validateGatedPodScheduling(spec, old *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for k, v := range old.NodeSelector {
@@ -215,6 +229,10 @@ func validateGatedPodScheduling(spec, old *corev1.PodSpec, path *field.Path) fie
 	return errs
 }
 
+// validateGatedNodeAffinity allows additional requirements in the terms of a required node affinity, because a
+// node must meet all requirements of a term. Another term would widen the choice: a node must match only one of
+// them. An empty term matches no node, so a requirement in it would widen the choice too. Without required
+// terms before, all changes are allowed.
 func validateGatedNodeAffinity(is, was *corev1.NodeAffinity, path *field.Path) field.ErrorList {
 	if was == nil || was.RequiredDuringSchedulingIgnoredDuringExecution == nil {
 		return nil
@@ -248,10 +266,14 @@ func requiredTerms(a *corev1.NodeAffinity) []corev1.NodeSelectorTerm {
 	return a.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 }
 
+// hasPrefix reports whether list begins with the requirements of prefix. New requirements may only follow the
+// old ones.
 func hasPrefix(list, prefix []corev1.NodeSelectorRequirement) bool {
 	return len(list) >= len(prefix) && equality.Semantic.DeepEqual(list[:len(prefix)], prefix)
 }
 
+// validatePodStatusUpdate validates a write of the status, mostly by a kubelet. The QoS class is fixed when the
+// pod is created. Annotations are validated because this write may change them too.
 func (g *PodGates) validatePodStatusUpdate(p, old *corev1.Pod) field.ErrorList {
 	errs := validateImmutableAnnotations(p, old)
 	errs = append(errs, validatePodAnnotations(p.Annotations, &p.Spec, g.rules.keeping(&old.Spec, old.Annotations),
@@ -291,6 +313,10 @@ func validateTerminatedContainers(
 	return errs
 }
 
+// validateResize validates a write of the subresource resize (KEP-1287): only CPU and memory may change, and
+// they may not be removed. The QoS class must stay the same. A static pod takes its spec from a file of its
+// node, so the API cannot resize it. The copy same gets the old CPU and memory, and then has to equal the old
+// spec.
 func (g *PodGates) validateResize(p, before *corev1.Pod) field.ErrorList {
 	if isMirrorPod(before) {
 		return field.ErrorList{staticPodForbidden("static pods cannot be resized")}
@@ -302,6 +328,7 @@ func (g *PodGates) validateResize(p, before *corev1.Pod) field.ErrorList {
 	errs := validateWholePod(p, g.rules.keeping(&before.Spec, before.Annotations), path)
 	errs = append(errs, field.ForbiddenIf(!nodeCanResize(&before.Status), path,
 		"Pod running on node without support for resize")...)
+	// For example, a Guaranteed pod must change a request together with its limit.
 	errs = append(errs, field.InvalidIf(g.qosClass(&p.Spec) != QOSClass(before), path, p.Status.QOSClass,
 		"Pod QOS Class may not change as a result of resizing")...)
 	same := p.Spec.DeepCopy()
@@ -314,6 +341,7 @@ func (g *PodGates) validateResize(p, before *corev1.Pod) field.ErrorList {
 	}
 	others := append(validateSameContainers(p.Spec.Containers, before.Spec.Containers, "containers", path),
 		validateSameContainers(p.Spec.InitContainers, before.Spec.InitContainers, "initContainers", path)...)
+	// The loops below compare containers by position.
 	if len(others) > 0 {
 		return append(errs, others...)
 	}
@@ -352,6 +380,7 @@ func (g *PodGates) validateResize(p, before *corev1.Pod) field.ErrorList {
 
 // nodeCanResize reports whether the node of a pod can resize it, as far as the status shows: the kubelet reports the
 // resources of running containers.
+// Without a running container, nothing is known, and the answer is true.
 func nodeCanResize(s *corev1.PodStatus) bool {
 	for i := range s.ContainerStatuses {
 		if s.ContainerStatuses[i].State.Running != nil {
@@ -445,6 +474,7 @@ func validateNotRemoved(is, was corev1.ResourceList, path *field.Path, message s
 }
 
 // validateVolumesResize allows a resize to change the size of volumes in memory, but neither to set nor to remove it.
+// The size limit of a volume in memory counts towards the memory of the pod, so it is resized with it.
 func validateVolumesResize(is, was []corev1.Volume, path *field.Path) field.ErrorList {
 	if len(is) != len(was) {
 		return field.ErrorList{field.Forbidden(path, "volumes may not be added or removed on resize")}

@@ -99,6 +99,8 @@ func podWarnings(at *field.Path, s *corev1.PodSpec, annotations map[string]strin
 
 const matchesNothing = "a null labelSelector results in matching no pod"
 
+// placement warns about label selectors that are missing in rules for the placement of the pod, and about
+// deprecated labels of nodes. A missing selector matches no pod, an empty one matches all.
 func (w *warnings) placement(spec *field.Path, s *corev1.PodSpec) {
 	for label := range s.NodeSelector {
 		if news := deprecatedNodeLabels[label]; news != "" {
@@ -170,6 +172,8 @@ func (w *warnings) nodeTerm(at *field.Path, t *corev1.NodeSelectorTerm, values b
 	}
 }
 
+// annotations warns about annotations that have no effect any more. It sorts all warnings so far, because maps
+// have no order.
 func (w *warnings) annotations(at *field.Path, annotations map[string]string) {
 	const criticalPod = "scheduler.alpha.kubernetes.io/critical-pod"
 	for name := range annotations {
@@ -231,6 +235,8 @@ func downwardFiles(source string, items []corev1.DownwardAPIVolumeFile) []volume
 	return out
 }
 
+// projected warns about files of different sources that overlap. Equal paths are refused by validation too; a
+// path below the path of another file, such as a and a/b, gives only this warning.
 func (w *warnings) projected(name string, p *corev1.ProjectedVolumeSource) {
 	var files []volumeFile
 	for _, s := range p.Sources {
@@ -282,6 +288,8 @@ func (w *warnings) overlappingFiles(what string, files []volumeFile) {
 	}
 }
 
+// names warns about names that should be unique. They are keys of lists that apply merges by key, but pods with
+// duplicates were always accepted.
 func (w *warnings) names(spec *field.Path, s *corev1.PodSpec) {
 	secrets := map[string]bool{}
 	for i, r := range s.ImagePullSecrets {
@@ -328,6 +336,9 @@ func (w *warnings) containers(spec *field.Path, s *corev1.PodSpec) {
 	}
 }
 
+// container warns about the resources and the variables of a container. A variable may be defined again if its
+// value refers to the earlier one: PATH=$(PATH):/opt/bin. Otherwise apply, which merges variables by name, may
+// lose one of them.
 func (w *warnings) container(at *field.Path, c *corev1.Container) {
 	w.fractionalValues(at.Child("resources", "limits"), c.Resources.Limits)
 	w.fractionalValues(at.Child("resources", "requests"), c.Resources.Requests)
@@ -340,6 +351,8 @@ func (w *warnings) container(at *field.Path, c *corev1.Container) {
 	}
 }
 
+// fractionalValues warns about fractions of bytes. They are often typing errors, such as 100m, a tenth of a
+// byte, in place of 100M.
 func (w *warnings) fractionalValues(at *field.Path, list corev1.ResourceList) {
 	for _, name := range []corev1.ResourceName{corev1.ResourceMemory, corev1.ResourceEphemeralStorage,
 		corev1.ResourceStorage} {
@@ -349,6 +362,8 @@ func (w *warnings) fractionalValues(at *field.Path, list corev1.ResourceList) {
 	}
 }
 
+// ports warns about ports that clash with each other, and returns others with the ports of the container.
+// others are the ports of containers that run at the same time.
 func (w *warnings) ports(at *field.Path, c *corev1.Container, others []namedPort) []namedPort {
 	for i, p := range c.Ports {
 		at := at.Child("ports").Index(i)
@@ -373,6 +388,8 @@ func (w *warnings) ports(at *field.Path, c *corev1.Container, others []namedPort
 }
 
 // portConflict says how two ports of containers are in conflict, "" if they are not.
+// "overlapping" means that one of the ports has no host port, and "dangerously ambiguous" that only one is for
+// all host IPs.
 func portConflict(a, b *corev1.ContainerPort) string {
 	switch {
 	case a.Protocol != b.Protocol || a.ContainerPort != b.ContainerPort:

@@ -18,6 +18,7 @@ import (
 
 // ValidateTemplate validates the pod template of a workload, with its labels and annotations. old is the template before an
 // update, nil for a new object.
+// A template has no ephemeral containers: they are for debugging one running pod (KEP-277).
 func (g *PodGates) ValidateTemplate(t, old *corev1.PodTemplateSpec, path *field.Path) field.ErrorList {
 	var before *corev1.PodSpec
 	rules := g.rules
@@ -43,6 +44,8 @@ func (g *PodGates) ValidateTemplate(t, old *corev1.PodTemplateSpec, path *field.
 		path.Child("spec", "evictionResponders"))...)
 }
 
+// validateTemplateMetadata validates labels and annotations. Other metadata of a template, such as its name,
+// has no effect and is not validated.
 func validateTemplateMetadata(t *corev1.PodTemplateSpec, rules podRules, path *field.Path) field.ErrorList {
 	errs := validateLabels(path.Child("labels"), t.Labels)
 	at := path.Child("annotations")
@@ -52,6 +55,8 @@ func validateTemplateMetadata(t *corev1.PodTemplateSpec, rules podRules, path *f
 
 // validatePodSpec validates the spec of a pod or of a template. name is the name of the pod,
 // "" for a template.
+// The order of the calls is the order of the errors in the response. Volumes and claims come before the
+// containers, which refer to them.
 func validatePodSpec(s *corev1.PodSpec, rules podRules, name string, pod bool, path *field.Path) field.ErrorList {
 	p := &podValidator{spec: s, pod: pod, claims: sets.New[string](), rules: rules}
 	var errs field.ErrorList
@@ -82,6 +87,7 @@ func validatePodSpec(s *corev1.PodSpec, rules podRules, name string, pod bool, p
 		errs = append(errs, field.RequiredOneOf(path.Child("preemptionPolicy"), *pp, corev1.PreemptLowerPriority,
 			corev1.PreemptNever)...)
 	}
+	// The overhead comes from the RuntimeClass of the pod (KEP-688).
 	if len(s.Overhead) > 0 {
 		overhead := &corev1.ResourceRequirements{Limits: s.Overhead}
 		errs = append(errs, ValidateResourceRequirements(overhead, nil, path.Child("overhead"))...)
@@ -94,6 +100,8 @@ func validatePodSpec(s *corev1.PodSpec, rules podRules, name string, pod bool, p
 
 // validateHostNamespaces forbids the namespaces of the host to pods in a user namespace of their own, and to processes
 // that share a namespace.
+// A user namespace (KEP-127) separates the users of the pod from those of the host. Errors name HostPID and
+// HostIPC with a capital H, as in kube-apiserver.
 func (p *podValidator) validateHostNamespaces(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if share := p.spec.ShareProcessNamespace; share != nil && *share && p.spec.HostPID {
@@ -112,6 +120,9 @@ func (p *podValidator) validateHostNamespaces(path *field.Path) field.ErrorList 
 	return errs
 }
 
+// validateClaims validates the resource claims of a pod (KEP-4381), and collects their names for the
+// containers. For a mirror pod, the names are collected although its claims are refused, so its containers give
+// no second error.
 func (p *podValidator) validateClaims(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range p.spec.ResourceClaims {
@@ -145,6 +156,8 @@ func (p *podValidator) validateClaims(path *field.Path) field.ErrorList {
 	return errs
 }
 
+// validateDNS validates the DNS policy and the configuration. With the policy None, the pod gets only the name
+// servers of the configuration, so there must be one.
 func (r AddressRules) validateDNS(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	policy := path.Child("dnsPolicy")
 	errs := field.RequiredOneOf(policy, s.DNSPolicy, corev1.DNSClusterFirstWithHostNet, corev1.DNSClusterFirst,
@@ -163,6 +176,7 @@ func (r AddressRules) validateDNS(s *corev1.PodSpec, path *field.Path) field.Err
 	if c == nil {
 		return errs
 	}
+	// The C library reads no more than 3 name servers. The limits of searches are those of KEP-2595.
 	const mostServers, mostSearches, longestSearches = 3, 32, 2048
 	if len(c.Nameservers) > mostServers {
 		errs = append(errs, field.Invalid(path.Child("nameservers"), c.Nameservers,
@@ -178,6 +192,7 @@ func (r AddressRules) validateDNS(s *corev1.PodSpec, path *field.Path) field.Err
 			fmt.Sprintf("must not have more than %v characters (including spaces) in the search list", longestSearches)))
 	}
 	for i, search := range c.Searches {
+		// A search path may be the root (KEP-4427), end with a dot, and have underscores.
 		if search == "." {
 			continue
 		}
@@ -191,6 +206,7 @@ func (r AddressRules) validateDNS(s *corev1.PodSpec, path *field.Path) field.Err
 	return errs
 }
 
+// validateGates validates readiness gates and scheduling gates. Readiness gates may have duplicates.
 func validateGates(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, g := range s.ReadinessGates {
@@ -206,6 +222,7 @@ func validateGates(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	return errs
 }
 
+// validatePodNames validates the names in a pod spec. A host name in Linux has at most 64 characters.
 func validatePodNames(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	errs := field.Join(field.IfSet(path.Child("serviceAccountName"), s.ServiceAccountName, field.DNSSubdomain),
 		field.IfSet(path.Child("nodeName"), s.NodeName, field.DNSSubdomain),
@@ -280,6 +297,8 @@ func validateResponderName(path *field.Path, name string) field.ErrorList {
 		"must include a prefix (e.g. 'example.com/key')")...)
 }
 
+// validateResponderPriority accepts 1000 to 100000. The lower ones are reserved for responders of Kubernetes,
+// whose names validateResponderName refuses.
 func validateResponderPriority(n *int32, path *field.Path) field.ErrorList {
 	const most, reserved = 100_000, 1000
 	switch {
@@ -293,6 +312,7 @@ func validateResponderPriority(n *int32, path *field.Path) field.ErrorList {
 	return field.InvalidIf(*n > most, path, *n, fmt.Sprintf("must be less than or equal to %d", most))
 }
 
+// validateHostAliases validates lines for the file /etc/hosts of the containers.
 func (r AddressRules) validateHostAliases(list []corev1.HostAlias, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, a := range list {
@@ -303,6 +323,7 @@ func (r AddressRules) validateHostAliases(list []corev1.HostAlias, path *field.P
 }
 
 // validateOS returns errors for fields that the operating system of the pod does not support.
+// Without an operating system in the spec, fields of all systems are allowed (KEP-2802).
 func (p *podValidator) validateOS(path *field.Path) field.ErrorList {
 	os := p.spec.OS
 	switch {
@@ -344,6 +365,8 @@ func (p *podValidator) validatePodResources(path *field.Path) field.ErrorList {
 
 // validatePodLimits checks that the limits of the pod as a whole are not smaller than those of a container and, for huge
 // pages, than the sum of those of all containers.
+// Limits of CPU and memory of several containers may add up to more than the limit of the pod: the containers
+// share it (KEP-2837). Huge pages cannot be shared in this way.
 func (p *podValidator) validatePodLimits(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	limits := p.spec.Resources.Limits

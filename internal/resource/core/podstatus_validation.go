@@ -45,6 +45,7 @@ func (g *PodGates) validatePodStatus(p, old *corev1.Pod) field.ErrorList {
 }
 
 // validateConditionType requires that the type of a condition is a label key, unless it is one that the system sets.
+// Readiness gates of users have their conditions in the same list.
 func validateConditionType(t corev1.PodConditionType, path *field.Path) field.ErrorList {
 	switch t {
 	case corev1.PodScheduled, corev1.PodReady, corev1.PodInitialized:
@@ -122,6 +123,7 @@ func validateClaimStatuses(p *corev1.Pod, path *field.Path) field.ErrorList {
 }
 
 // validateExtendedClaimStatus validates which requests of a claim stand for the extended resources of containers.
+// The scheduler makes such a claim for resources like example.com/gpu that a DRA driver provides.
 func validateExtendedClaimStatus(p *corev1.Pod, path *field.Path) field.ErrorList {
 	s := p.Status.ExtendedResourceClaimStatus
 	if s == nil {
@@ -172,6 +174,8 @@ func containerNamed(list []corev1.Container, name string) *corev1.Container {
 }
 
 // validateContainerStatuses validates the users and the allocated resources of containers.
+// Ephemeral containers have no resources, so their statuses have none either. A status of a container that the
+// spec does not have is valid.
 func validateContainerStatuses(p *corev1.Pod, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, part := range []struct {
@@ -201,6 +205,8 @@ func validateContainerStatuses(p *corev1.Pod, path *field.Path) field.ErrorList 
 	return errs
 }
 
+// validateLinuxUser validates the user that the runtime reports for the first process of a container
+// (KEP-3619).
 func validateLinuxUser(u *corev1.LinuxContainerUser, os *corev1.PodOS, at *field.Path) field.ErrorList {
 	if os != nil && os.Name == corev1.Windows {
 		return field.ErrorList{field.Forbidden(at, "cannot be set for a windows pod")}
@@ -214,6 +220,7 @@ func validateLinuxUser(u *corev1.LinuxContainerUser, os *corev1.PodOS, at *field
 
 // validateAllocated validates the health of the resources of a container. c is nil if the pod has no such container:
 // then the names of the resources are not validated. extended has the claim for the extended resources of the pod.
+// The health is reported by device plug-ins and DRA drivers (KEP-4680).
 func validateAllocated(
 	list []corev1.ResourceStatus, c *corev1.Container, extended *corev1.PodExtendedResourceClaimStatus, path *field.Path,
 ) field.ErrorList {
@@ -236,6 +243,8 @@ func validateAllocated(
 
 // validateAllocatedName requires that the container requests the resource, the claim, or an extended resource that is
 // mapped to the claim.
+// Names of claims have the prefix claim:. For example, claim:gpus stands for all requests of the claim gpus,
+// and claim:gpus/one for its request one.
 func validateAllocatedName(
 	name corev1.ResourceName, c *corev1.Container, extended *corev1.PodExtendedResourceClaimStatus, at *field.Path,
 ) field.ErrorList {
@@ -378,6 +387,8 @@ func validateVolumeHealth(p *corev1.Pod, old *corev1.PodStatus, path *field.Path
 }
 
 // validateVolumeConditions validates the conditions of a volume. Those in old are valid.
+// The form of a reason is checked in old conditions too. Several conditions may have the same status with
+// different reasons.
 func validateVolumeConditions(list, old []corev1.VolumeHealthCondition, path *field.Path) field.ErrorList {
 	const most, longestReason, longestMessage = 16, 256, 1024
 	var errs field.ErrorList

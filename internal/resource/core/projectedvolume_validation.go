@@ -46,6 +46,7 @@ func (pr *projection) uniqueIfSet(file, value string) {
 	}
 }
 
+// validate validates one item of sources. An item without a source is valid, and gives a warning.
 func (pr *projection) validate(p *corev1.VolumeProjection, at *field.Path) {
 	n := 0
 	source := func(name string, set bool, validate func(*field.Path)) {
@@ -70,6 +71,7 @@ func (pr *projection) validate(p *corev1.VolumeProjection, at *field.Path) {
 }
 
 // keys validates the keys of the Secret or ConfigMap of that name.
+// Without items, all keys become files. Their names are not known here, so they are not compared.
 func (pr *projection) keys(name string, items []corev1.KeyToPath, at *field.Path) {
 	pr.add(field.NotEmpty(at.Child("name"), name))
 	pr.add(validateKeyToPaths(items, at.Child("items")))
@@ -78,6 +80,8 @@ func (pr *projection) keys(name string, items []corev1.KeyToPath, at *field.Path
 	}
 }
 
+// token validates the source of a service account token. The kubelet renews the token before it expires. The
+// limits are those of a TokenRequest.
 func (pr *projection) token(t *corev1.ServiceAccountTokenProjection, at *field.Path) {
 	const shortest, longest = 10 * 60, 1 << 32 // seconds
 	seconds := at.Child("expirationSeconds")
@@ -94,6 +98,8 @@ func (pr *projection) token(t *corev1.ServiceAccountTokenProjection, at *field.P
 	pr.add(fileOwner(at.Child("user"), t.User))
 }
 
+// bundle validates a source with certificates of authorities (KEP-3257): either one ClusterTrustBundle by its
+// name, or all bundles of a signer that match the selector.
 func (pr *projection) bundle(b *corev1.ClusterTrustBundleProjection, at *field.Path) {
 	switch {
 	case b.Name != nil && b.SignerName != nil:
@@ -120,6 +126,7 @@ func (pr *projection) bundle(b *corev1.ClusterTrustBundleProjection, at *field.P
 
 // bundleNameProblems returns what is wrong with the name of a ClusterTrustBundle. The name of a bundle with a signer begins
 // with the name of the signer, in which colons stand for slashes, and a colon.
+// For example, a bundle of the signer example.com/ca has the name example.com:ca:NAME.
 func bundleNameProblems(name string) []string {
 	end := strings.LastIndex(name, ":")
 	if end == 0 {
@@ -134,6 +141,9 @@ func bundleNameProblems(name string) []string {
 
 var certificateKeyTypes = []string{"RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"}
 
+// certificate validates a source with a key and a certificate of the pod (KEP-4317). The path
+// credentialBundlePath is preferred: with two files, the pod may read a key and a certificate that do not
+// belong together.
 func (pr *projection) certificate(c *corev1.PodCertificateProjection, at *field.Path) {
 	pr.add(ValidateSignerName(at.Child("signerName"), c.SignerName))
 	pr.add(ValidateUserAnnotations(c.UserAnnotations, at.Child("userAnnotations")))
@@ -158,6 +168,8 @@ func (pr *projection) certificate(c *corev1.PodCertificateProjection, at *field.
 }
 
 // validateCertificateLife validates for how many seconds a certificate may be valid.
+// The limits are documented in the API: at least 1 hour, at most 91 days, and for signers of Kubernetes at most
+// 24 hours.
 func validateCertificateLife(path *field.Path, seconds int32, signer string) field.ErrorList {
 	const shortest, ofKubernetes = 60 * 60, 24 * 60 * 60
 	most := int32(91 * 24 * 60 * 60)
@@ -177,6 +189,7 @@ func IsKubernetesSigner(name string) bool {
 }
 
 // ValidateUserAnnotations validates what a pod asks its signer for.
+// Keys need a domain, such as example.com/key. All keys and values together may have 256 KiB.
 func ValidateUserAnnotations(annotations map[string]string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for key := range annotations {
@@ -199,6 +212,8 @@ func ValidateSignerName(path *field.Path, signer string) field.ErrorList {
 		return field.ErrorList{
 			field.Invalid(path, signer, "must be a fully qualified domain and path of the form 'example.com/signer-name'")}
 	}
+	// The name of a signer may have 571 characters: the domain 253, the slash, and the name 317, which is a
+	// subdomain, a dot and a label.
 	const (
 		longestDomain = validation.DNS1123SubdomainMaxLength
 		longestName   = validation.DNS1123SubdomainMaxLength + validation.DNS1123LabelMaxLength + 1

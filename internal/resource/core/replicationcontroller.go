@@ -25,6 +25,7 @@ func replicationControllers(gates PodGates) *registry.Kind {
 		},
 		RunBy:    []string{registry.ControllerManager, registry.Scheduler},
 		Versions: onlyV1[corev1.ReplicationController](defaultReplicationController),
+		// controllers is the old name of the resource, which kube-apiserver still uses in etcd.
 		Storage:  registry.Storage{Version: "v1", Path: "controllers"},
 		Requests: registry.Requests{UnconditionalUpdate: true, DefaultOrphan: true},
 		Metadata: registry.Metadata{ValidateName: validateReplicationControllerName},
@@ -74,6 +75,8 @@ func replicationControllers(gates PodGates) *registry.Kind {
 	}
 }
 
+// defaultReplicationController takes a missing selector, and missing labels, from the labels of the template.
+// The kinds of the group apps do not: they require a selector.
 func defaultReplicationController(c *corev1.ReplicationController) {
 	if t := c.Spec.Template; t != nil {
 		DefaultPodTemplate(t)
@@ -91,6 +94,8 @@ func replicationControllerScale(c *corev1.ReplicationController) (spec, status i
 	return ptr.Deref(c.Spec.Replicas, 0), c.Status.Replicas, labels.Set(c.Spec.Selector).String()
 }
 
+// warnReplicationController returns warnings if the spec has changed. An update that changes only metadata
+// repeats none.
 func warnReplicationController(c, old *corev1.ReplicationController) []string {
 	if c.Spec.Template == nil || old != nil && old.Generation == c.Generation {
 		return nil

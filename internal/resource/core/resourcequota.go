@@ -46,6 +46,8 @@ func resourceQuotas() *registry.Kind {
 	}
 }
 
+// resourceQuotaCells shows used and hard values, such as requests.cpu: 1/4, sorted by name. Names that begin
+// with limits have a column of their own; all others, such as pods, are in the column Request.
 func resourceQuotaCells(q *corev1.ResourceQuota) []any {
 	var names []string
 	for name := range q.Status.Hard {

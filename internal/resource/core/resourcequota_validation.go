@@ -19,6 +19,8 @@ func validateResourceQuota(q *corev1.ResourceQuota) field.ErrorList {
 	return append(errs, validateScopeSelector(&q.Spec, path.Child("scopeSelector", "matchExpressions"))...)
 }
 
+// validateResourceQuotaUpdate forbids changes of the scopes. Their order does not matter. The scope selector
+// may change.
 func validateResourceQuotaUpdate(q, old *corev1.ResourceQuota) field.ErrorList {
 	return append(validateResourceQuota(q), field.InvalidIf(!sets.New(q.Spec.Scopes...).Equal(sets.New(old.Spec.Scopes...)),
 		field.NewPath("spec", "scopes"), q.Spec.Scopes, validation.FieldImmutableErrorMsg)...)
@@ -47,11 +49,14 @@ func validateQuotaList(list corev1.ResourceList, path *field.Path) field.ErrorLi
 }
 
 // isQuotaResource reports whether the name is one that quotas limit and that has no prefix.
+// Quotas limit requests.storage, the sum of all claims; storage is the name for a single volume.
 func isQuotaResource(name corev1.ResourceName) bool {
 	return name != corev1.ResourceStorage && slices.Contains(standardResources, string(name)) || isHugePages(name) ||
 		strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix)
 }
 
+// validateQuotaScopes validates the list of scopes. The errors show the whole list and have its path, without
+// an index.
 func validateQuotaScopes(s *corev1.ResourceQuotaSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for _, scope := range s.Scopes {
@@ -87,6 +92,8 @@ type shownRequirement struct {
 	Values    []string
 }
 
+// validateScopeSelector validates the selector of scopes. All errors have the path of the list, without an
+// index, as in kube-apiserver.
 func validateScopeSelector(s *corev1.ResourceQuotaSpec, path *field.Path) field.ErrorList {
 	if s.ScopeSelector == nil {
 		return nil
@@ -110,6 +117,8 @@ func validateScopeSelector(s *corev1.ResourceQuotaSpec, path *field.Path) field.
 	return append(errs, validateScopePairs(s, scopes, path)...)
 }
 
+// validateScopeRequirement validates the operator and its values. Only a priority class and a
+// VolumeAttributesClass have names that values could select; the other scopes either hold for an object or not.
 func validateScopeRequirement(r *corev1.ScopedResourceSelectorRequirement, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	operator, values := path.Child("operator"), path.Child("values")
@@ -163,6 +172,7 @@ func limitsOutside(scope corev1.ResourceQuotaScope, hard corev1.ResourceList) []
 }
 
 // quotaWarnings returns a warning for each resource of which the requests may be more than the limits.
+// cpu and memory are other names of requests.cpu and requests.memory in a quota.
 func quotaWarnings(q, old *corev1.ResourceQuota) []string {
 	if old != nil {
 		return nil

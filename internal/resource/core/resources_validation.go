@@ -22,6 +22,8 @@ func ValidateResourceRequirements(
 }
 
 // validateRequirements validates requests and limits. validateName validates the names of the resources.
+// Resources that cannot be overcommitted (huge pages and extended resources) need a limit, and a request that
+// equals it. Others may have a request below the limit.
 func validateRequirements(
 	r *corev1.ResourceRequirements, claims sets.Set[string], validateName func(string, *field.Path) field.ErrorList,
 	path *field.Path,
@@ -63,6 +65,7 @@ func validateRequirements(
 }
 
 // validateHugePages requires whole pages of the size in the name of the resource.
+// For example, hugepages-2Mi may be 4Mi, but not 3Mi.
 func validateHugePages(name corev1.ResourceName, q resource.Quantity, path *field.Path) field.ErrorList {
 	size, ok := strings.CutPrefix(string(name), corev1.ResourceHugePagesPrefix)
 	if !ok {
@@ -76,6 +79,8 @@ func validateHugePages(name corev1.ResourceName, q resource.Quantity, path *fiel
 	return nil
 }
 
+// validateClaimsUsed validates which claims of the pod a container uses. A container uses either a whole claim
+// or single requests of it: the whole claim has these requests already.
 func validateClaimsUsed(used []corev1.ResourceClaim, claims sets.Set[string], path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	seen := sets.New[string]() // names of claims, and of requests as claim/request
@@ -119,10 +124,13 @@ func isHugePages(name corev1.ResourceName) bool {
 	return strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
 }
 
+// isNativeResource reports whether Kubernetes defines the resource. It looks for kubernetes.io/ anywhere in the
+// name, so the names of domains below kubernetes.io are native too.
 func isNativeResource(name string) bool {
 	return !strings.Contains(name, "/") || strings.Contains(name, corev1.ResourceDefaultNamespacePrefix)
 }
 
+// overcommitAllowed reports whether the limits of all containers may be more than a node has.
 func overcommitAllowed(name corev1.ResourceName) bool {
 	return isNativeResource(string(name)) && !isHugePages(name)
 }
@@ -132,10 +140,13 @@ func IsExtendedResource(name string) bool {
 	if isNativeResource(name) || strings.HasPrefix(name, corev1.DefaultResourceRequestsPrefix) {
 		return false
 	}
+	// A quota names the resource requests.example.com/gpu, which must be a valid key too.
 	return len(names.IsLabelKey(corev1.DefaultResourceRequestsPrefix+name)) == 0
 }
 
 var (
+	// containerResources are what containers may have, besides huge pages. standardResources has the names in
+	// quotas too.
 	containerResources = []string{"cpu", "memory", "ephemeral-storage"}
 	standardResources  = []string{
 		"cpu", "memory", "ephemeral-storage", "requests.ephemeral-storage", "limits.ephemeral-storage",
@@ -146,6 +157,7 @@ var (
 )
 
 // ValidateResourceName accepts the names of standard resources, and qualified names.
+// Names without a domain are reserved for Kubernetes.
 func ValidateResourceName(name string, path *field.Path) field.ErrorList {
 	if errs := field.LabelKey(path, name); len(errs) > 0 {
 		return errs
@@ -180,6 +192,8 @@ func ValidateContainerResourceName(name string, path *field.Path) field.ErrorLis
 	return errs
 }
 
+// validateResourceValue validates a quantity. Devices and objects cannot be divided: 500m of example.com/gpu is
+// refused.
 func validateResourceValue(name corev1.ResourceName, q resource.Quantity, path *field.Path) field.ErrorList {
 	errs := ValidateNonNegativeQuantity(path, q)
 	if !isNativeResource(string(name)) || isCounted(string(name)) {
@@ -190,6 +204,7 @@ func validateResourceValue(name corev1.ResourceName, q resource.Quantity, path *
 	return errs
 }
 
+// isCounted reports whether the resource is a number of objects, such as pods or secrets.
 func isCounted(name string) bool {
 	return slices.Contains(
 		[]string{"pods", "resourcequotas", "services", "replicationcontrollers", "secrets", "persistentvolumeclaims",

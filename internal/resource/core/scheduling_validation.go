@@ -12,6 +12,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/field"
 )
 
+// validateAffinity validates the affinities. The label values in a required node affinity are validated
+// elsewhere, because stored objects may have invalid ones: see validateRequiredNodeValues.
 func validateAffinity(a *corev1.Affinity, path *field.Path) field.ErrorList {
 	if a == nil {
 		return nil
@@ -34,6 +36,7 @@ func validateAffinity(a *corev1.Affinity, path *field.Path) field.ErrorList {
 }
 
 // validateRequiredNodeValues requires that the values in the required node affinity are valid label values.
+// Invalid values in preferred terms only give warnings (podWarnings).
 func validateRequiredNodeValues(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	if s.Affinity == nil || s.Affinity.NodeAffinity == nil {
 		return nil
@@ -64,6 +67,8 @@ func validateNodeTerm(t *corev1.NodeSelectorTerm, path *field.Path) field.ErrorL
 	return append(errs, field.Each(path.Child("matchFields"), t.MatchFields, validateNodeFieldRequirement)...)
 }
 
+// validateNodeRequirement validates a requirement for the labels of a node. The value for Gt and Lt is not
+// parsed here: a text that is not an integer is accepted.
 func validateNodeRequirement(r *corev1.NodeSelectorRequirement, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	values := path.Child("values")
@@ -83,6 +88,8 @@ func validateNodeRequirement(r *corev1.NodeSelectorRequirement, path *field.Path
 	return append(errs, field.LabelKey(path.Child("key"), r.Key)...)
 }
 
+// validateNodeFieldRequirement validates a requirement for the fields of a node. The name is the only field;
+// the DaemonSet controller uses it to bind a pod to one node.
 func validateNodeFieldRequirement(r *corev1.NodeSelectorRequirement, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	switch r.Operator {
@@ -111,6 +118,8 @@ func validatePodTerms(a *corev1.PodAffinity, path *field.Path) field.ErrorList {
 	return errs
 }
 
+// validatePodTerm validates a term about other pods. An empty topology key gets two errors, as in
+// kube-apiserver.
 func validatePodTerm(t *corev1.PodAffinityTerm, path *field.Path) field.ErrorList {
 	errs := field.LabelSelector(path.Child("labelSelector"), t.LabelSelector)
 	errs = append(errs, field.LabelSelector(path.Child("namespaceSelector"), t.NamespaceSelector)...)
@@ -124,6 +133,7 @@ func validatePodTerm(t *corev1.PodAffinityTerm, path *field.Path) field.ErrorLis
 
 // validateTermKeys checks that each of matchLabelKeys and mismatchLabelKeys is in the label
 // selector exactly once.
+// The server merges the keys into the selector of a new pod, so they are there once (mergeMatchLabelKeys).
 func validateTermKeys(t *corev1.PodAffinityTerm, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	match := sets.New(t.MatchLabelKeys...)
@@ -182,6 +192,8 @@ func validateTolerations(list []corev1.Toleration, compare bool, path *field.Pat
 	})
 }
 
+// validateToleration validates a toleration. As in kube-apiserver, errors about the value for Equal and Exists
+// have the path of the operator. A toleration with Exists and without a key tolerates taints with any key.
 func validateToleration(t *corev1.Toleration, compare bool, path *field.Path) field.ErrorList {
 	errs := field.IfSet(path.Child("key"), t.Key, field.LabelKey)
 	operator := path.Child("operator")
@@ -196,6 +208,7 @@ func validateToleration(t *corev1.Toleration, compare bool, path *field.Path) fi
 		errs = append(errs, field.InvalidIf(t.Value != "", operator, t.Value,
 			"value must be empty when `operator` is 'Exists'")...)
 	case corev1.TolerationOpLt, corev1.TolerationOpGt:
+		// The list of supported operators has them, although the feature is disabled.
 		if !compare {
 			errs = append(errs, field.NotSupported(operator, t.Operator,
 				[]corev1.TolerationOperator{
@@ -218,6 +231,9 @@ func taintEffect(path *field.Path, e corev1.TaintEffect) field.ErrorList {
 	return field.OneOf(path, e, corev1.TaintEffectNoSchedule, corev1.TaintEffectPreferNoSchedule, corev1.TaintEffectNoExecute)
 }
 
+// validateSpread validates the rules about the spread of pods over domains such as zones (KEP-895). Two rules
+// with the same key and the same whenUnsatisfiable are duplicates, whatever their selectors are. minDomains
+// raises the number of domains that have to be used (KEP-3022), which is not possible for a mere preference.
 func validateSpread(list []corev1.TopologySpreadConstraint, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i := range list {
@@ -250,6 +266,7 @@ func validateSpread(list []corev1.TopologySpreadConstraint, path *field.Path) fi
 	return errs
 }
 
+// validateSpreadKeys validates matchLabelKeys (KEP-3243), which need a selector that they can be merged into.
 func validateSpreadKeys(c *corev1.TopologySpreadConstraint, path *field.Path) field.ErrorList {
 	if len(c.MatchLabelKeys) == 0 {
 		return nil

@@ -44,6 +44,8 @@ func secrets() *registry.Kind {
 }
 
 // defaultSecret sets defaults, and moves the write-only stringData to data.
+// A key in stringData replaces the same key in data. stringData is never stored or returned, so that a client
+// need not encode text in base64.
 func defaultSecret(s *corev1.Secret) {
 	declare.Value(&s.Type, corev1.SecretTypeOpaque)
 	if len(s.StringData) > 0 && s.Data == nil {
@@ -55,6 +57,8 @@ func defaultSecret(s *corev1.Secret) {
 	s.StringData = nil
 }
 
+// validateSecretUpdate validates an update. The type is immutable in all secrets, the data only in those with
+// immutable: true.
 func validateSecretUpdate(s, old *corev1.Secret) field.ErrorList {
 	errs := append(apivalidation.ValidateImmutableField(s.Type, old.Type, field.NewPath("type").K8s()), validateSecret(s)...)
 	if old.Immutable == nil || !*old.Immutable {
@@ -67,6 +71,7 @@ func validateSecretUpdate(s, old *corev1.Secret) field.ErrorList {
 }
 
 // warnSecret returns a warning if the certificate and the key of a TLS secret do not match.
+// It is no error: kube-apiserver accepts secrets of this type with any content.
 func warnSecret(s, _ *corev1.Secret) []string {
 	if s.Type != corev1.SecretTypeTLS {
 		return nil

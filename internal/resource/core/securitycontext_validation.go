@@ -13,20 +13,26 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
 
+// userID accepts 0 to 2147483647.
 func userID(path *field.Path, id int64) field.ErrorList {
 	return field.Messages(path, id, validation.IsValidUserID(id))
 }
 
+// groupID accepts 0 to 2147483647.
 func groupID(path *field.Path, id int64) field.ErrorList {
 	return field.Messages(path, id, validation.IsValidGroupID(id))
 }
 
+// validateSecurityContext validates the security context of a container. A privileged container, and one with
+// CAP_SYS_ADMIN, can always gain privileges, so they contradict allowPrivilegeEscalation: false. The capability
+// is found by its full name only: SYS_ADMIN, as most manifests write it, is accepted.
 func (p *podValidator) validateSecurityContext(c *corev1.SecurityContext, path *field.Path) field.ErrorList {
 	if c == nil {
 		return nil
 	}
 	errs := field.Optional(path.Child("runAsUser"), c.RunAsUser, userID)
 	errs = append(errs, field.Optional(path.Child("runAsGroup"), c.RunAsGroup, groupID)...)
+	// An unmasked /proc is safe only in a user namespace (KEP-4265).
 	if m := c.ProcMount; m != nil {
 		at := path.Child("procMount")
 		errs = append(errs, field.OneOf(at, *m, corev1.DefaultProcMount, corev1.UnmaskedProcMount)...)
@@ -52,6 +58,8 @@ func (p *podValidator) validateSecurityContext(c *corev1.SecurityContext, path *
 	return append(errs, validateWindows(c.WindowsOptions, path.Child("windowsOptions"))...)
 }
 
+// validateSeccomp validates a seccomp profile (KEP-135). A local profile is a path below the seccomp folder of
+// the kubelet, so it is relative.
 func validateSeccomp(s *corev1.SeccompProfile, path *field.Path) field.ErrorList {
 	if s == nil {
 		return nil
@@ -74,6 +82,8 @@ func validateSeccomp(s *corev1.SeccompProfile, path *field.Path) field.ErrorList
 	return errs
 }
 
+// validateAppArmor validates an AppArmor profile (KEP-24). A local profile is the name of one that is loaded on
+// the node.
 func validateAppArmor(a *corev1.AppArmorProfile, path *field.Path) field.ErrorList {
 	if a == nil {
 		return nil
@@ -110,6 +120,8 @@ var (
 	windowsUser    = field.Pattern(`^[^"/\\\[\]:;|=,\+\*\?<>@]{1,}$`)
 )
 
+// validateWindows validates the options for Windows. An admission webhook copies the content of
+// gmsaCredentialSpecName to gmsaCredentialSpec, whose size is limited to 64 KiB.
 func validateWindows(o *corev1.WindowsSecurityContextOptions, path *field.Path) field.ErrorList {
 	if o == nil {
 		return nil
@@ -174,8 +186,11 @@ func windowsUserProblems(name string) []string {
 	return problems
 }
 
+// sysctlPattern accepts dots and slashes as separators, such as net.ipv4.ip_forward and net/ipv4/ip_forward.
 var sysctlPattern = field.Pattern(`^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$`)
 
+// validatePodSecurityContext validates the security context of a pod. Settings of a container replace those of
+// the pod.
 func (p *podValidator) validatePodSecurityContext(c *corev1.PodSecurityContext, path *field.Path) field.ErrorList {
 	if c == nil {
 		return nil
@@ -227,6 +242,8 @@ var ipcSysctls = []string{"kernel.sem", "kernel.shmall", "kernel.shmmax", "kerne
 	"kernel.shm", "kernel.msgmax", "kernel.msgmnb", "kernel.msgmni", "kernel.msg"}
 
 // validateHostSysctls forbids settings of namespaces that a pod shares with the host.
+// The setting would change the network or the IPC namespace of the whole node. Stored pods may keep such
+// settings: see podRules.hostSysctls.
 func validateHostSysctls(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 	if s.SecurityContext == nil {
 		return nil
@@ -245,6 +262,8 @@ func validateHostSysctls(s *corev1.PodSpec, path *field.Path) field.ErrorList {
 
 // sysctlName returns the name of a setting with dots as separators, up to an asterisk. If the first separator is a slash,
 // dots and slashes are exchanged.
+// For example, net/ipv4/conf/eth0.100/forwarding is net.ipv4.conf.eth0/100.forwarding: the dot belongs to the
+// name of an interface.
 func sysctlName(name string) string {
 	if i := strings.IndexAny(name, "./"); i >= 0 && name[i] == '/' {
 		name = strings.NewReplacer(".", "/", "/", ".").Replace(name)
@@ -273,6 +292,7 @@ func (p *podValidator) validateHostPorts(path *field.Path) (errs field.ErrorList
 
 // validateHostProcess validates Windows host process containers. All containers of a pod have
 // to be host process containers, or none, and the pod has to be in the host's network.
+// Such containers run on the host, in its network (KEP-1981).
 func (p *podValidator) validateHostProcess(path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	var ofPod *bool
@@ -342,6 +362,7 @@ func (p *podValidator) validateLinux(path *field.Path) field.ErrorList {
 	return errs
 }
 
+// validateWindowsPod forbids the fields that the API documents as not available if spec.os.name is windows.
 func (p *podValidator) validateWindowsPod(path *field.Path) field.ErrorList {
 	const message = "cannot be set for a windows pod"
 	var errs field.ErrorList

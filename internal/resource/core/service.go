@@ -23,6 +23,7 @@ import (
 
 func services(gates features.Gates) *registry.Kind {
 	addresses, validateName := NewAddressRules(gates), apivalidation.NameIsDNS1035Label
+	// KEP-5311 relaxes the rule of RFC 1035, which allows only a letter at the beginning.
 	if gates.Enabled(features.RelaxedServiceNameValidation) { // the name may begin with a digit
 		validateName = apivalidation.NameIsDNSLabel
 	}
@@ -86,6 +87,8 @@ func services(gates features.Gates) *registry.Kind {
 	}
 }
 
+// defaultService sets defaults by the type of the Service; fields that the type does not have stay unset. The
+// timeout of the session affinity is in seconds; its default is 10800, which is 3 hours.
 func defaultService(s *corev1.Service) {
 	spec := &s.Spec
 	declare.Value(&spec.SessionAffinity, corev1.ServiceAffinityNone)
@@ -103,6 +106,7 @@ func defaultService(s *corev1.Service) {
 	for i := range spec.Ports {
 		p := &spec.Ports[i]
 		declare.Value(&p.Protocol, corev1.ProtocolTCP)
+		// Pods are expected to listen on the port of the Service.
 		if p.TargetPort == intstr.FromInt32(0) || p.TargetPort == intstr.FromString("") {
 			p.TargetPort = intstr.FromInt32(p.Port)
 		}
@@ -124,6 +128,8 @@ func defaultService(s *corev1.Service) {
 	}
 }
 
+// hasClusterIP reports whether Services of this type have cluster IPs. A headless Service counts too: its
+// cluster IP is None.
 func hasClusterIP(s *corev1.Service) bool {
 	switch s.Spec.Type {
 	case corev1.ServiceTypeClusterIP, corev1.ServiceTypeNodePort, corev1.ServiceTypeLoadBalancer:
@@ -132,6 +138,8 @@ func hasClusterIP(s *corev1.Service) bool {
 	return false
 }
 
+// hasExternalTraffic reports whether traffic from outside of the cluster can reach the Service, so that it
+// needs an externalTrafficPolicy.
 func hasExternalTraffic(s *corev1.Service) bool {
 	switch s.Spec.Type {
 	case corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort:
@@ -140,6 +148,8 @@ func hasExternalTraffic(s *corev1.Service) bool {
 	return s.Spec.Type == corev1.ServiceTypeClusterIP && len(s.Spec.ExternalIPs) > 0
 }
 
+// hasHealthCheckPort reports whether the Service needs a port where a load balancer asks nodes if they have
+// endpoints. With the policy Cluster, each node forwards to all endpoints, so there is nothing to ask.
 func hasHealthCheckPort(s *corev1.Service) bool {
 	return s.Spec.Type == corev1.ServiceTypeLoadBalancer &&
 		s.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
@@ -147,6 +157,8 @@ func hasHealthCheckPort(s *corev1.Service) bool {
 
 // inferAddressFields sets clusterIPs, ipFamilies and ipFamilyPolicy as far as they follow from
 // the cluster IP that the client has chosen.
+// The allocator of addresses sets what does not follow from the request. See KEP-563 for the fields of both
+// families.
 func inferAddressFields(s *corev1.Service) {
 	spec := &s.Spec
 	ip := netutils.ParseIPSloppy(spec.ClusterIP)
@@ -168,6 +180,8 @@ func inferAddressFields(s *corev1.Service) {
 
 // prepareServiceUpdate lets a client change the type of a Service by changing only the field
 // type. It removes the fields that only the old type had, if the client has not changed them.
+// For example, kubectl patch with the type ClusterIP would otherwise fail, because the Service still has the
+// node ports that the server allocated. A field that the client has changed stays, and validation refuses it.
 func prepareServiceUpdate(s, old *corev1.Service) {
 	spec, before := &s.Spec, &old.Spec
 	dropInternalTraffic(s)
@@ -223,6 +237,8 @@ func dropInternalTraffic(s *corev1.Service) {
 	}
 }
 
+// mayHaveNodePorts reports whether Services of this type have node ports. With allocateLoadBalancerNodePorts:
+// false (KEP-1864), a load balancer needs none, but may name some.
 func mayHaveNodePorts(s *corev1.Service) bool {
 	return s.Spec.Type == corev1.ServiceTypeNodePort || s.Spec.Type == corev1.ServiceTypeLoadBalancer
 }

@@ -23,6 +23,8 @@ func serviceProxy() registry.Subresource {
 }
 
 // findService finds an endpoint of a service. The port is the name of a port of the Service, or its number.
+// The name may be NAME, NAME:PORT or SCHEME:NAME:PORT. Without a port, the Service must have one port without a
+// name.
 func findService(ctx context.Context, c registry.Cluster, r registry.ConnectRequest) (*registry.Destination, error) {
 	scheme, name, port, ok := utilnet.SplitSchemeNamePort(r.Name)
 	if !ok {
@@ -44,6 +46,8 @@ func findService(ctx context.Context, c registry.Cluster, r registry.ConnectRequ
 
 // servicePortName returns the name of a port of a Service that is given by its number. Other names are returned as they
 // are.
+// The number is that of the Service, and not the target port in the pods. EndpointSlices have the target port,
+// and only the name connects the two.
 func servicePortName(ctx context.Context, c registry.Cluster, namespace, name, port string) (string, error) {
 	number, err := strconv.ParseInt(port, 10, 64)
 	if err != nil {
@@ -98,6 +102,7 @@ func readyAddress(
 	first := rand.IntN(len(endpoints))
 	for i := range endpoints {
 		e := &endpoints[(first+i)%len(endpoints)]
+		// The API says that an endpoint without the condition counts as ready.
 		if e.Conditions.Ready != nil && !*e.Conditions.Ready {
 			continue
 		}

@@ -34,6 +34,8 @@ func validateTopologyAnnotations(annotations map[string]string) field.ErrorList 
 
 // ValidateServiceIPs validates clusterIP, clusterIPs, ipFamilies and ipFamilyPolicy. old is
 // nil on create. Addresses that the old Service had are not validated again.
+// clusterIP is always the first of clusterIPs, for clients that know only one of the fields. The addresses and
+// families are compared by position (KEP-563).
 func (r AddressRules) ValidateServiceIPs(s, old *corev1.Service) field.ErrorList {
 	path, spec := field.NewPath("spec"), &s.Spec
 	at := path.Child("clusterIPs")
@@ -63,6 +65,7 @@ func (r AddressRules) ValidateServiceIPs(s, old *corev1.Service) field.ErrorList
 	return append(errs, validateClusterIPFamilies(s, at)...)
 }
 
+// validateNoIPs forbids addresses for the type ExternalName, which is only a DNS name.
 func validateNoIPs(spec *corev1.ServiceSpec, path *field.Path) field.ErrorList {
 	const message = "may not be set for ExternalName services"
 	return field.Join(
@@ -71,6 +74,7 @@ func validateNoIPs(spec *corev1.ServiceSpec, path *field.Path) field.ErrorList {
 		field.ForbiddenIf(spec.IPFamilyPolicy != nil, path.Child("ipFamilyPolicy"), message))
 }
 
+// validateFamilies validates ipFamilies. Whether the cluster has these families is known to the allocator only.
 func validateFamilies(spec *corev1.ServiceSpec, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	seen := sets.New[corev1.IPFamily]()
@@ -124,6 +128,8 @@ func validateClusterIPFamilies(s *corev1.Service, path *field.Path) field.ErrorL
 	return errs
 }
 
+// validateExternalIPs validates addresses that nodes accept traffic for. An address that the old Service had
+// may be in any notation, but not in a range that ValidateEndpointIP refuses.
 func (r AddressRules) validateExternalIPs(s, old *corev1.Service) field.ErrorList {
 	var before []string
 	if old != nil {
@@ -143,6 +149,8 @@ func (r AddressRules) validateExternalIPs(s, old *corev1.Service) field.ErrorLis
 
 // validateSourceRanges validates loadBalancerSourceRanges, or the annotation that is older
 // than this field.
+// If both are set, only the field is validated. Spaces around a range are allowed. As in kube-apiserver, errors
+// name the field with a capital L.
 func (r AddressRules) validateSourceRanges(s, old *corev1.Service) field.ErrorList {
 	const notBalancer = "may only be used when `type` is 'LoadBalancer'"
 	balancer := s.Spec.Type == corev1.ServiceTypeLoadBalancer
@@ -177,6 +185,8 @@ func (r AddressRules) validateSourceRanges(s, old *corev1.Service) field.ErrorLi
 }
 
 // validateClusterIPsUpdate allows to add or remove the secondary address, and no other change.
+// The exception is a change of the type to or from ExternalName. A client that removes the secondary address
+// must also set the policy SingleStack.
 func validateClusterIPsUpdate(s, old *corev1.Service) field.ErrorList {
 	if s.Spec.Type == corev1.ServiceTypeExternalName || old.Spec.Type == corev1.ServiceTypeExternalName || isHeadless(s) &&
 		isHeadless(old) {
@@ -204,6 +214,8 @@ func isSingleStack(s *corev1.Service) bool {
 
 // validateIPFamiliesUpdate allows to add or remove the secondary IP family, and no other
 // change.
+// Some errors show clusterIPs as their value, as in kube-apiserver. A headless Service may change its families:
+// it has no addresses of its own.
 func validateIPFamiliesUpdate(s, old *corev1.Service) field.ErrorList {
 	if s.Spec.Type == corev1.ServiceTypeExternalName || old.Spec.Type == corev1.ServiceTypeExternalName || isHeadless(s) ||
 		isHeadless(old) {
@@ -228,6 +240,8 @@ func validateIPFamiliesUpdate(s, old *corev1.Service) field.ErrorList {
 }
 
 // validateServiceStatus validates the load balancer status.
+// The controller of the load balancer writes it. ipMode (KEP-1860) says if packets arrive with the address of
+// the load balancer as their destination (VIP) or with that of a node or pod (Proxy).
 func (r AddressRules) validateServiceStatus(s, old *corev1.Service) field.ErrorList {
 	path, list := field.NewPath("status", "loadBalancer", "ingress"), s.Status.LoadBalancer.Ingress
 	if s.Spec.Type != corev1.ServiceTypeLoadBalancer && len(list) > 0 {

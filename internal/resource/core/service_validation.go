@@ -15,6 +15,8 @@ import (
 
 // validateService validates a Service. old is nil on create. Addresses that the old Service
 // had are not validated again.
+// A Service without ports makes sense only if no traffic is forwarded: ExternalName and headless ones. The name
+// of an ExternalName may end with a dot.
 func (r AddressRules) validateService(s, old *corev1.Service) field.ErrorList {
 	path, spec := field.NewPath("spec"), &s.Spec
 	errs := validateTopologyAnnotations(s.Annotations)
@@ -45,6 +47,8 @@ func (r AddressRules) validateService(s, old *corev1.Service) field.ErrorList {
 	return append(errs, validateTraffic(s, path)...)
 }
 
+// validateServicePorts validates ports. Two ports may have the same number with different protocols, such as
+// 53/TCP and 53/UDP, and the same node port too. With several ports, each needs a name.
 func validateServicePorts(s *corev1.Service, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	names := sets.New[string]()
@@ -80,6 +84,8 @@ func validateServicePorts(s *corev1.Service, path *field.Path) field.ErrorList {
 	return errs
 }
 
+// validateSessionAffinity validates the affinity of clients to pods. The timeout is in seconds and at most
+// 86400, one day; the message says less than 86400, as in kube-apiserver.
 func validateSessionAffinity(spec *corev1.ServiceSpec, path *field.Path) field.ErrorList {
 	if spec.SessionAffinity == "" {
 		return field.ErrorList{field.Required(path.Child("sessionAffinity"), "")}
@@ -100,6 +106,8 @@ func validateSessionAffinity(spec *corev1.ServiceSpec, path *field.Path) field.E
 	return errs
 }
 
+// validateTraffic validates how nodes distribute traffic. Services that no external traffic reaches have no
+// externalTrafficPolicy; all others need one, which defaultService sets.
 func validateTraffic(s *corev1.Service, path *field.Path) field.ErrorList {
 	spec := &s.Spec
 	var errs field.ErrorList
@@ -129,6 +137,8 @@ func validateTraffic(s *corev1.Service, path *field.Path) field.ErrorList {
 		corev1.ServiceTrafficDistributionPreferSameNode)...)
 }
 
+// validateLoadBalancerClass validates the class of a load balancer (KEP-1959): a label key, such as
+// example.com/internal.
 func validateLoadBalancerClass(spec *corev1.ServiceSpec, path *field.Path) field.ErrorList {
 	switch c := spec.LoadBalancerClass; {
 	case c == nil:
@@ -142,6 +152,7 @@ func validateLoadBalancerClass(spec *corev1.ServiceSpec, path *field.Path) field
 
 // validateServiceUpdate validates an update. Like kube-apiserver, it checks loadBalancerClass
 // twice.
+// The API documents that the class and the health check port cannot change once they are set.
 func (r AddressRules) validateServiceUpdate(s, old *corev1.Service) field.ErrorList {
 	errs := append(validateClusterIPsUpdate(s, old), validateIPFamiliesUpdate(s, old)...)
 	path := field.NewPath("spec")

@@ -9,6 +9,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
+// mountableSecretsAnnotation restricts the pods of a service account to the secrets that it lists.
 const mountableSecretsAnnotation = "kubernetes.io/enforce-mountable-secrets"
 
 // defaultTokenSeconds is the lifetime of a token for which the client requests none, in
@@ -54,6 +55,7 @@ func serviceAccounts() *registry.Kind {
 }
 
 // dropSecretReferenceFields removes all fields of references to secrets except the name.
+// The secrets are in the namespace of the service account, and only their names are used.
 func dropSecretReferenceFields(s *corev1.ServiceAccount) {
 	for i := range s.Secrets {
 		s.Secrets[i] = corev1.ObjectReference{Name: s.Secrets[i].Name}

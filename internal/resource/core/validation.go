@@ -43,6 +43,8 @@ func validateLocalPath(path *field.Path, value string) field.ErrorList {
 	return append(errs, noBacksteps(path, value)...)
 }
 
+// noBacksteps returns an error if a part of the path is "..", which could lead out of a volume. Names such as
+// "..a" are no such parts.
 func noBacksteps(path *field.Path, value string) field.ErrorList {
 	for part := range strings.SplitSeq(value, "/") {
 		if part == ".." {
@@ -54,6 +56,7 @@ func noBacksteps(path *field.Path, value string) field.ErrorList {
 
 // validateLocalFilePath is validateLocalPath, and also refuses names that begin with two dots,
 // because the kubelet uses such names itself.
+// The kubelet replaces all files of a volume at once, by a new target of the link ..data.
 func validateLocalFilePath(path *field.Path, value string) field.ErrorList {
 	errs := validateLocalPath(path, value)
 	// kube-apiserver reports the path ".." twice.
@@ -61,6 +64,8 @@ func validateLocalFilePath(path *field.Path, value string) field.ErrorList {
 		"must not start with '..'")...)
 }
 
+// fileMode validates the permissions of a file, which have nine bits: the set-user-ID bit, for example, is
+// refused.
 func fileMode(path *field.Path, mode *int32) field.ErrorList {
 	if mode != nil && (*mode < 0 || *mode > 0o777) {
 		return field.ErrorList{field.Invalid(path, *mode, "must be a number between 0 and 0777 (octal), both inclusive")}
@@ -85,6 +90,7 @@ func configKey(path *field.Path, key string) field.ErrorList {
 }
 
 // relaxedEnvName requires a name that an environment variable can have.
+// All printable ASCII characters except = are allowed (KEP-4369).
 func relaxedEnvName(path *field.Path, name string) field.ErrorList {
 	return field.Messages(path, name, validation.IsRelaxedEnvVarName(name))
 }
@@ -99,6 +105,7 @@ func fieldLabelError(path *field.Path, label string, err error) *field.Error {
 
 // AddressRules validate IP addresses and ranges in fields of kinds that have existed for long. The zero value refuses
 // ambiguous notations, such as leading zeros.
+// For example, some programs read 010.0.0.1 as 10.0.0.1 and others as 8.0.0.1. See KEP-4858.
 type AddressRules struct {
 	ambiguous bool // StrictIPCIDRValidation is off
 }
@@ -124,6 +131,8 @@ func (r AddressRules) ValidateCIDR(path *field.Path, cidr string, before []strin
 }
 
 // ValidateEndpointIP returns an error for addresses that an endpoint of a Service cannot have.
+// Link-local addresses often belong to services for the node alone, such as the metadata of a cloud at
+// 169.254.169.254, and loopback addresses to the node itself. A Service must not make them reachable for pods.
 func ValidateEndpointIP(address string, path *field.Path) field.ErrorList {
 	ip := netutils.ParseIPSloppy(address)
 	if ip == nil {

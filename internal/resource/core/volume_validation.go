@@ -19,6 +19,7 @@ import (
 )
 
 // validateVolumes also returns the valid volumes by name, because only these can be mounted.
+// As a consequence, a container that mounts an invalid volume gets an error too: the volume is not found.
 func validateVolumes(
 	volumes []corev1.Volume, rules podRules, podName string, at *field.Path,
 ) (map[string]*corev1.VolumeSource, field.ErrorList) {
@@ -78,6 +79,8 @@ func (s *volumeSources) addDisks(
 	s.add("azureDisk", azure != nil, func(at *field.Path) field.ErrorList { return validateAzureDisk(azure, at) })
 }
 
+// validateVolumeSource requires exactly one source. As in kube-apiserver, the sources are looked at in this
+// order, and only the first one is validated. podName is the name of the pod, "" for a template.
 func validateVolumeSource(v *corev1.Volume, rules podRules, podName string, at *field.Path) field.ErrorList {
 	name := v.Name
 	s := &volumeSources{path: at, many: "may not specify more than 1 volume type"}
@@ -130,6 +133,7 @@ func validateVolumeSource(v *corev1.Volume, rules podRules, podName string, at *
 		return field.RequiredIf(len(v.CephFS.Monitors) == 0, at.Child("monitors"), "")
 	})
 	s.add("quobyte", v.Quobyte != nil, func(at *field.Path) field.ErrorList { return validateQuobyte(v.Quobyte, at) })
+	// kube-apiserver has this typing error in the path of the error.
 	s.addAs("downwardAPI", "downwarAPI", v.DownwardAPI != nil, func(at *field.Path) field.ErrorList {
 		errs := fileMode(at.Child("defaultMode"), v.DownwardAPI.DefaultMode)
 		errs = append(errs, fileOwner(at.Child("defaultUser"), v.DownwardAPI.DefaultUser)...)
@@ -165,12 +169,15 @@ func validateVolumeSource(v *corev1.Volume, rules podRules, podName string, at *
 	s.add("csi", v.CSI != nil, func(at *field.Path) field.ErrorList { return validateCSI(v.CSI, at) })
 	s.add("ephemeral", v.Ephemeral != nil,
 		func(at *field.Path) field.ErrorList { return validateEphemeral(v.Ephemeral, at) })
+	// The claim of an ephemeral volume (KEP-1698) is named after the pod and the volume. In a template, the
+	// name of the pod is not known.
 	if v.Ephemeral != nil && s.n == 1 && podName != "" && name != "" {
 		claim := podName + "-" + name
 		for _, m := range validation.IsDNS1123Subdomain(claim) {
 			s.errs = append(s.errs, field.Invalid(at.Child("name"), name, fmt.Sprintf("PVC name %q: %v", claim, m)))
 		}
 	}
+	// The image or artifact is mounted without being run (KEP-4639).
 	s.add("image", v.Image != nil, func(at *field.Path) field.ErrorList {
 		var errs field.ErrorList
 		if !rules.unnamedImages {
@@ -182,6 +189,8 @@ func validateVolumeSource(v *corev1.Volume, rules podRules, podName string, at *
 	return append(s.errs, field.RequiredIf(s.n == 0, at, "must specify a volume type")...)
 }
 
+// validateEmptyDir validates an emptyDir. Its mode may have the sticky bit (01000), which folders for all users
+// need, such as /tmp.
 func validateEmptyDir(d *corev1.EmptyDirVolumeSource, at *field.Path) field.ErrorList {
 	const maxMode = 0o1777
 	errs := field.ForbiddenIf(d.SizeLimit != nil && d.SizeLimit.Sign() < 0, at.Child("sizeLimit"),
@@ -202,6 +211,8 @@ func namedSecret(r *corev1.LocalObjectReference, at *field.Path) field.ErrorList
 	return field.NotEmpty(at.Child("name"), r.Name)
 }
 
+// validatePartition accepts 0 to 255. 0 means that the volume is not partitioned; the message does not mention
+// it.
 func validatePartition(n int32, at *field.Path) field.ErrorList {
 	if n < 0 || n > 255 {
 		return field.ErrorList{field.Invalid(at.Child("partition"), n, validation.InclusiveRangeError(1, 255))}
@@ -219,12 +230,14 @@ func validateHostPath(h *corev1.HostPathVolumeSource, at *field.Path) field.Erro
 		corev1.HostPathFileOrCreate, corev1.HostPathSocket)...)
 }
 
+// validateNFS validates an NFS source. An empty path gets two errors, because it is not absolute either.
 func validateNFS(n *corev1.NFSVolumeSource, at *field.Path) field.ErrorList {
 	errs := field.NotEmpty(at.Child("server"), n.Server)
 	errs = append(errs, field.NotEmpty(at.Child("path"), n.Path)...)
 	return append(errs, field.InvalidIf(!path.IsAbs(n.Path), at.Child("path"), n.Path, "must be an absolute path")...)
 }
 
+// iscsiTooLong is the message about the name of an iSCSI interface: see validateISCSIVolume.
 const iscsiTooLong = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if " +
 	"iscsi.initiatorName is specified."
 
@@ -244,12 +257,15 @@ func validateISCSI(
 const iscsiFormat = "must be valid format"
 
 // iscsiNames are the formats of the three types of iSCSI names, which begin with the name of the type.
+// See RFC 3720 and RFC 3980 for the types. The patterns are those of kube-apiserver: the dot after eui and naa
+// matches any character.
 var iscsiNames = map[string]func() *regexp.Regexp{
 	"iqn": field.Pattern(`iqn\.\d{4}-\d{2}\.([[:alnum:]-.]+)(:[^,;*&$|\s]+)$`),
 	"eui": field.Pattern(`^eui.[[:alnum:]]{16}$`),
 	"naa": field.Pattern(`^naa.[[:alnum:]]{32}$`),
 }
 
+// validateISCSIName looks for the format by the first three letters. prefix is the message if there is none.
 func validateISCSIName(at *field.Path, name, prefix string) field.ErrorList {
 	format := iscsiNames[name[:min(len(name), 3)]]
 	if format == nil {
@@ -268,6 +284,8 @@ func validateFlocker(f *corev1.FlockerVolumeSource, at *field.Path) field.ErrorL
 	)
 }
 
+// validateQuobyte validates a quobyte source. If the registry is missing, or the tenant is too long, the pairs
+// are not validated. As in kube-apiserver, the error about such a tenant is that of a missing field.
 func validateQuobyte(q *corev1.QuobyteVolumeSource, at *field.Path) field.ErrorList {
 	const pairs = "must be a host:port pair or multiple pairs separated by commas"
 	var errs field.ErrorList
@@ -331,6 +349,8 @@ func validateScaleIO(gateway, system, volume string, at *field.Path) field.Error
 	return append(errs, field.NotEmpty(at.Child("volumeName"), volume)...)
 }
 
+// validateFlex validates a flexVolume source. The kubelet passes options of its own to the driver, with keys
+// such as kubernetes.io/fsType, which users must not replace.
 func validateFlex(driver string, options map[string]string, at *field.Path) field.ErrorList {
 	errs := field.NotEmpty(at.Child("driver"), driver)
 	for key := range options {
@@ -347,6 +367,7 @@ func validateFlex(driver string, options map[string]string, at *field.Path) fiel
 }
 
 // ValidateCSIDriverName validates the name of a CSI driver.
+// The limit of 63 characters is in the CSI specification. Upper-case letters are allowed.
 func ValidateCSIDriverName(name string, at *field.Path) field.ErrorList {
 	const longest = 63
 	var errs field.ErrorList
@@ -357,6 +378,8 @@ func ValidateCSIDriverName(name string, at *field.Path) field.ErrorList {
 	return append(errs, field.Messages(at, name, validation.IsDNS1123Subdomain(strings.ToLower(name)))...)
 }
 
+// validateCSI validates the csi source of a pod. As in kube-apiserver, the path of an invalid name lacks
+// nodePublishSecretRef.
 func validateCSI(c *corev1.CSIVolumeSource, at *field.Path) field.ErrorList {
 	errs := ValidateCSIDriverName(c.Driver, at.Child("driver"))
 	if r := c.NodePublishSecretRef; r != nil {
@@ -382,6 +405,8 @@ func validateKeyToPaths(items []corev1.KeyToPath, at *field.Path) field.ErrorLis
 	return errs
 }
 
+// validateDownwardFile validates a file with a field or a resource of the pod. If both are set, only the field
+// is validated.
 func validateDownwardFile(f *corev1.DownwardAPIVolumeFile, at *field.Path) field.ErrorList {
 	errs := field.NotEmpty(at.Child("path"), f.Path)
 	errs = append(errs, validateLocalFilePath(at.Child("path"), f.Path)...)
@@ -399,6 +424,7 @@ func validateDownwardFile(f *corev1.DownwardAPIVolumeFile, at *field.Path) field
 	return append(errs, fileOwner(at.Child("user"), f.User)...)
 }
 
+// validateEphemeral validates the template of a claim that is made for the pod and deleted with it (KEP-1698).
 func validateEphemeral(e *corev1.EphemeralVolumeSource, at *field.Path) field.ErrorList {
 	at = at.Child("volumeClaimTemplate")
 	t := e.VolumeClaimTemplate
@@ -410,6 +436,7 @@ func validateEphemeral(e *corev1.EphemeralVolumeSource, at *field.Path) field.Er
 }
 
 // ValidateTemplateMetadata validates the metadata in the template of a claim: it has labels and annotations only.
+// Reflection makes sure that a field that is added to ObjectMeta later is refused too.
 func ValidateTemplateMetadata(m *metav1.ObjectMeta, path *field.Path) field.ErrorList {
 	errs := apivalidation.ValidateAnnotations(m.Annotations, path.Child("annotations").K8s())
 	errs = append(errs, validateLabels(path.Child("labels"), m.Labels)...)
@@ -429,6 +456,8 @@ func ValidatePersistentVolumeClaimSpec(s *corev1.PersistentVolumeClaimSpec, at *
 	return append(validateClaimSpec(s, at), validateSourceGroups(s, at)...)
 }
 
+// validateSourceGroups validates the API groups of the data sources. Updates of a claim that had an API group
+// skip it: the rule is newer than such claims.
 func validateSourceGroups(s *corev1.PersistentVolumeClaimSpec, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if d := s.DataSource; d != nil {
@@ -479,6 +508,8 @@ func validateClaimSpec(s *corev1.PersistentVolumeClaimSpec, at *field.Path) fiel
 	return append(errs, validateSourcesAgree(s, at)...)
 }
 
+// validateSourcesAgree requires equal data sources in both fields. With a namespace in dataSourceRef,
+// dataSource must be empty, because it cannot name a namespace.
 func validateSourcesAgree(s *corev1.PersistentVolumeClaimSpec, at *field.Path) field.ErrorList {
 	r := s.DataSourceRef
 	// kube-apiserver passes the path as the value of the error, which appears as {}.
@@ -502,6 +533,8 @@ func validateDataSource(group *string, kind, name string, at *field.Path) field.
 		"must be 'PersistentVolumeClaim' when referencing the default apiGroup")...)
 }
 
+// validateAccessModes validates access modes. ReadWriteOncePod (KEP-2485) allows one pod in the whole cluster
+// to use the volume, which the other modes contradict.
 func validateAccessModes(modes []corev1.PersistentVolumeAccessMode, at *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	alone, shared := false, false

@@ -14,6 +14,7 @@ import (
 // restarted. The labels of the template have to match the selector. kind is the kind of the
 // workload in the message about an empty selector; invalidSelector is the message about a
 // selector that cannot be parsed. old is the template before an update, nil for a new object.
+// An invalidSelector of "-" means that a selector that is missing or cannot be parsed gets no error of its own.
 func (g *PodGates) ValidateWorkload(
 	selector *metav1.LabelSelector, t, old *corev1.PodTemplateSpec, kind, invalidSelector string, spec *field.Path,
 ) field.ErrorList {
@@ -29,11 +30,13 @@ func (g *PodGates) ValidateWorkload(
 	}
 	name := workloadNames[kind]
 	s, err := metav1.LabelSelectorAsSelector(selector)
+	// kube-apiserver ignores the parse error for a DaemonSet. s is nil then, and the labels are not compared.
 	if err == nil || kind == "daemonset" {
 		errs = append(errs, g.validateAlwaysRestartedTemplate(s, t, old, name, spec.Child("template"))...)
 		return errs
 	}
 	errs = append(errs, field.Invalid(path, selector, invalidSelector))
+	// For a StatefulSet, kube-apiserver checks the restart policy although the selector cannot be parsed.
 	if kind == "statefulset" {
 		errs = append(errs, validateAlwaysRestarted(t, name, spec.Child("template"))...)
 	}
@@ -59,6 +62,7 @@ func (g *PodGates) validateAlwaysRestartedTemplate(
 }
 
 // validateAlwaysRestarted requires that pods of a template are always restarted, and have no deadline.
+// A pod that ends, by its restart policy or by a deadline, would be replaced at once.
 func validateAlwaysRestarted(t *corev1.PodTemplateSpec, kind string, path *field.Path) field.ErrorList {
 	errs := field.OneOf(path.Child("spec", "restartPolicy"), t.Spec.RestartPolicy, corev1.RestartPolicyAlways)
 	if t.Spec.ActiveDeadlineSeconds != nil {
@@ -69,6 +73,7 @@ func validateAlwaysRestarted(t *corev1.PodTemplateSpec, kind string, path *field
 }
 
 // ValidateIntOrPercent accepts non-negative numbers and percentages.
+// The text "10%" is a percentage. The text "10" is refused.
 func ValidateIntOrPercent(v intstr.IntOrString, path *field.Path) field.ErrorList {
 	if v.Type == intstr.String {
 		return field.Messages(path, v, validation.IsValidPercent(v.StrVal))
@@ -93,6 +98,7 @@ func percent(v intstr.IntOrString) (int, bool) {
 }
 
 // IntOrPercentValue returns the number, of a percentage without the percent sign.
+// Callers use it only to tell if a value is zero: 5 and 5% have the same result.
 func IntOrPercentValue(v intstr.IntOrString) int {
 	if v.Type == intstr.String {
 		if n, ok := percent(v); ok {

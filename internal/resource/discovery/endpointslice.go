@@ -33,6 +33,7 @@ func endpointSlice(r rules) *registry.Kind {
 		},
 		Versions: []registry.Version{declare.Version("v1", func(s *discoveryv1.EndpointSlice) {
 			for i := range s.Ports {
+				// kube-proxy and other readers need not tell a missing name from an empty one.
 				declare.Pointer(&s.Ports[i].Name, "")
 				declare.Pointer(&s.Ports[i].Protocol, corev1.ProtocolTCP)
 			}
@@ -83,6 +84,9 @@ func endpointSlice(r rules) *registry.Kind {
 // endpointSliceControllers do not get warnings about addresses: they copy addresses of others.
 var endpointSliceControllers = []string{"endpointslice-controller.k8s.io", "endpointslicemirroring-controller.k8s.io"}
 
+// warnSlice returns warnings about the deprecated address type, only on create, and about addresses such as
+// 010.0.0.1 that programs read differently. The first one names a field spec.addressType, which does not exist,
+// as kube-apiserver does.
 func warnSlice(s, old *discoveryv1.EndpointSlice) []string {
 	var warnings []string
 	if s.AddressType == discoveryv1.AddressTypeFQDN && old == nil {
@@ -108,6 +112,8 @@ func generationContent(s *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice 
 	}
 }
 
+// ports returns the cell of the column Ports: the first three ports, such as 80,443. A port without a number is
+// shown by its name.
 func ports(list []discoveryv1.EndpointPort) string {
 	words := make([]string, len(list))
 	for i, port := range list {
@@ -134,6 +140,8 @@ func endpoints(list []discoveryv1.Endpoint) string {
 // dropDeprecatedTopology removes the deprecated topology, which clients of v1 can only read.
 // If the old slice has a node name only there, it becomes the nodeName of the endpoint.
 func dropDeprecatedTopology(s *discoveryv1.EndpointSlice, old []discoveryv1.Endpoint) {
+	// known has the nodes that old endpoints have as the only entry of their topology. A client of v1 that reads
+	// such an endpoint and writes it back must not lose the node.
 	known := map[string]bool{}
 	for i := range old {
 		if node, there := old[i].DeprecatedTopology[corev1.LabelHostname]; there && len(old[i].DeprecatedTopology) == 1 {

@@ -19,6 +19,8 @@ import (
 )
 
 // Limits of the lists in a slice.
+// They bound the size of a slice, which kube-proxy on every node watches. The API documents at most 100 ports,
+// but kube-apiserver accepts 20,000.
 const (
 	mostTopologyLabels = 16
 	mostAddresses      = 100
@@ -55,6 +57,8 @@ func validateAddressType(t discoveryv1.AddressType) field.ErrorList {
 		discoveryv1.AddressTypeIPv6)
 }
 
+// validatePorts validates the ports. Names are unique in a slice, and the empty name counts as one: a slice has
+// at most one port without a name. The number is not validated.
 func validatePorts(ports []discoveryv1.EndpointPort, path *field.Path) field.ErrorList {
 	if len(ports) > mostPorts {
 		return field.ErrorList{field.TooMany(path, len(ports), mostPorts)}
@@ -83,6 +87,8 @@ func (r rules) validateEndpoints(s *discoveryv1.EndpointSlice, path *field.Path)
 	return errs
 }
 
+// validateEndpoint validates one endpoint. The zone is not allowed in the topology: the conversion from v1beta1,
+// which is no longer served, moved it to the field zone.
 func (r rules) validateEndpoint(e *discoveryv1.Endpoint, addresses discoveryv1.AddressType, path *field.Path) field.ErrorList {
 	at := path.Child("addresses")
 	errs := field.RequiredIf(len(e.Addresses) == 0, at, "")
@@ -111,6 +117,8 @@ func (r rules) validateAddress(a string, kind discoveryv1.AddressType, path *fie
 		if len(errs) > 0 {
 			return errs
 		}
+		// The error has the path of the list and not of the element, as in kube-apiserver. The same is true for
+		// IPv6.
 		errs = append(errs, field.InvalidIf(!netutils.IsIPv4String(a), path, a, "must be an IPv4 address")...)
 		return append(errs, core.ValidateEndpointIP(a, at)...)
 	case discoveryv1.AddressTypeIPv6:
@@ -127,6 +135,8 @@ func (r rules) validateAddress(a string, kind discoveryv1.AddressType, path *fie
 }
 
 // validateHints validates the topology hints of an endpoint.
+// Too many zones hide the errors of the nodes, and too many nodes only their own, as in kube-apiserver. A zone is
+// the value of a label, a node the name of an object.
 func validateHints(h *discoveryv1.EndpointHints, path *field.Path) field.ErrorList {
 	zones, nodes := path.Child("forZones"), path.Child("forNodes")
 	if errs := field.MaxItems(zones, len(h.ForZones), mostHints); len(errs) > 0 {

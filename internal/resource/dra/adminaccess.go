@@ -9,8 +9,11 @@ import (
 )
 
 // Admin access gives a claim devices that others use. Only namespaces with a label allow it.
+// The label is resource.kubernetes.io/admin-access: "true" (KEP-5018). Who may label namespaces decides who may
+// monitor or repair devices in use.
 
 // validateAdminRequests validates that the namespace allows the requests of a new claim or template.
+// Alternatives of a request (firstAvailable) have no admin access. The error names the first such request only.
 func validateAdminRequests(
 	requests []resourcev1.DeviceRequest, labels func() (map[string]string, error),
 ) field.ErrorList {
@@ -24,6 +27,7 @@ func validateAdminRequests(
 
 // validateAdminResults requires that the namespace allows admin access if the status allocates a device with it. This is not
 // checked if the old status has such a device.
+// So the status of such a claim can still be updated after the label was removed from the namespace.
 func validateAdminResults(
 	status, old *resourcev1.ResourceClaimStatus, labels func() (map[string]string, error),
 ) field.ErrorList {

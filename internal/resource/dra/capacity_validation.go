@@ -13,6 +13,7 @@ import (
 )
 
 // maxValidValues is how many values a policy may allow.
+// The documentation of the field has this limit.
 const maxValidValues = 10
 
 // policies validates how much of the capacities of a device may be requested. fractional reports whether the gate
@@ -25,6 +26,7 @@ func (p policies) validateCapacities(d *resourcev1.Device, path *field.Path) (er
 		errs = append(errs, validateAttributeName(name, path)...)
 		switch {
 		case c.RequestPolicy == nil:
+		// Without this field, a claim gets the whole device and cannot request a part of its capacity.
 		case !isTrue(d.AllowMultipleAllocations):
 			errs = append(errs, field.Forbidden(at, "allowMultipleAllocations must be true"))
 		default:
@@ -35,6 +37,8 @@ func (p policies) validateCapacities(d *resourcev1.Device, path *field.Path) (er
 }
 
 // validate validates how much of a capacity may be requested: some values, or the values in a range.
+// A policy with neither allows any amount up to the capacity. default is what a request consumes that names no
+// amount.
 func (p policies) validate(
 	policy *resourcev1.CapacityRequestPolicy, capacity resource.Quantity, path *field.Path,
 ) field.ErrorList {
@@ -58,6 +62,8 @@ func (p policies) validate(
 }
 
 // validateValues validates a policy with values and a default.
+// The default is one of the values. The scheduler rounds a request up to the next value, so the values have to be
+// sorted.
 func (p policies) validateValues(
 	policy *resourcev1.CapacityRequestPolicy, capacity resource.Quantity, path *field.Path,
 ) (errs field.ErrorList) {
@@ -76,6 +82,7 @@ func (p policies) validateValues(
 }
 
 // key returns a text that is the same for equal values.
+// For example, 1Gi and 1024Mi are equal. Without the gate, values are rounded up to integers, so 1500m repeats 2.
 func (p policies) key(v *resource.Quantity) string {
 	if p.fractional {
 		return exact(v).AsDec().String()
@@ -95,6 +102,8 @@ type bound struct {
 	value *resource.Quantity
 }
 
+// validateRange requires min <= default <= max <= capacity. The error about min > max has the path of max and the
+// value of min, as in kube-apiserver.
 func (p policies) validateRange(
 	standard *resource.Quantity, r *resourcev1.CapacityRequestPolicyRange, capacity resource.Quantity, path *field.Path,
 ) (errs field.ErrorList) {
@@ -127,6 +136,8 @@ func (p policies) validateRange(
 
 // validateSteps validates that the values of a range are a number of steps from its minimum. bounds are the default, the
 // minimum, the maximum and the step.
+// For example, with min 1Gi and step 2Gi, the default 3Gi is valid and 2Gi is not. min plus one step must not be
+// more than the capacity, because no step would fit.
 func (p policies) validateSteps(bounds []bound, capacity resource.Quantity, path *field.Path) (errs field.ErrorList) {
 	standard, least, most, step := bounds[0].value, bounds[1].value, bounds[2].value, bounds[3].value
 	number := (*resource.Quantity).Value

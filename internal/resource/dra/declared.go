@@ -56,6 +56,8 @@ var (
 )
 
 // flatPath returns the path in v1beta1 of a field of v1.
+// Examples are spec.devices.requests[0].exactly.count, which is spec.devices.requests[0].count there, and
+// spec.devices[0].taints, which is spec.devices[0].basic.taints.
 func flatPath(path string) string {
 	for _, change := range []struct {
 		from *regexp.Regexp
@@ -78,6 +80,7 @@ type declaredRule[T any] = validate.ValidateFunc[*T]
 var create = operation.Operation{Type: operation.Create}
 
 // apply applies rules to a value.
+// Callers have already left out values that an update keeps, so the rules see each value as new.
 func apply[T any](d *declared, path *field.Path, value *T, rules ...declaredRule[T]) {
 	for _, rule := range rules {
 		d.errs = append(d.errs, rule(context.Background(), create, path.K8s(), value, nil)...)
@@ -85,6 +88,7 @@ func apply[T any](d *declared, path *field.Path, value *T, rules ...declaredRule
 }
 
 // required applies rules to a value that must not be empty.
+// A number that is 0 counts as empty.
 func required[T comparable](d *declared, path *field.Path, value T, rules ...declaredRule[T]) {
 	var zero T
 	if value == zero {

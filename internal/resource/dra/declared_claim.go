@@ -11,6 +11,7 @@ import (
 )
 
 // claim applies the declared rules of claims. old is nil on create.
+// The spec cannot change: the scheduler may already have allocated devices by it.
 func (d *declared) claim(c, old *resourcev1.ResourceClaim) {
 	spec := field.NewPath("spec")
 	switch {
@@ -64,6 +65,7 @@ func (d *declared) shownRequest(r *resourcev1.DeviceRequest) any {
 }
 
 // references applies the rules of a list of names of requests.
+// An empty list means all requests.
 func (d *declared) references(list []string, path *field.Path) {
 	if d.atMost(resourcev1.DeviceRequestsMaxSize, len(list), path) {
 		unique(d, path, list, equal, whole)
@@ -81,6 +83,8 @@ func (d *declared) configuration(c *resourcev1.DeviceConfiguration, path *field.
 	}
 }
 
+// request applies the rules of a request. old is the request with the same name in the old object, nil if there is
+// none.
 func (d *declared) request(r, old *resourcev1.DeviceRequest, path *field.Path) {
 	before := ptr.Deref(old, resourcev1.DeviceRequest{})
 	if e := r.Exactly; e != nil && !d.kept(e, before.Exactly, old != nil) {
@@ -157,6 +161,7 @@ func (d *declared) claimStatus(s, old *resourcev1.ResourceClaimStatus, path *fie
 	at := path.Child("allocation")
 	switch {
 	case s.Allocation == nil || d.kept(s.Allocation, before.Allocation, old != nil):
+	// An allocation can be removed, but not replaced: drivers on the node may have prepared its devices.
 	case d.update && before.Allocation != nil:
 		d.errs = append(d.errs, field.Invalid(at, nil, "field cannot be modified once set"))
 	default:
@@ -184,6 +189,7 @@ func (d *declared) allocation(a *resourcev1.DeviceAllocationResult, path *field.
 			d.result(&a.Results[i], at.Index(i))
 		}
 	}
+	// The list has the configurations of the claim and those of its classes.
 	if at := path.Child("config"); d.atMost(2*resourcev1.DeviceConfigMaxSize, len(a.Config), at) {
 		for i := range a.Config {
 			c, at := &a.Config[i], at.Index(i)
@@ -206,6 +212,7 @@ func (d *declared) result(r *resourcev1.DeviceRequestAllocationResult, path *fie
 	d.skippedOperations(r.SkipNodeOperations, nil, path.Child("skipNodeOperations"))
 }
 
+// deviceStatus applies the rules of the status that a driver reports for an allocated device (KEP-4817).
 func (d *declared) deviceStatus(s, old *resourcev1.AllocatedDeviceStatus, path *field.Path) {
 	if old == nil { // otherwise it is the same
 		optionalPointer(d, path.Child("shareID"), s.ShareID, validate.UUID[string])
@@ -216,6 +223,8 @@ func (d *declared) deviceStatus(s, old *resourcev1.AllocatedDeviceStatus, path *
 	}
 }
 
+// networkData applies the rules of the network interface of a device. The lengths are limited in bytes.
+// validateNetworkData validates the form of the addresses.
 func (d *declared) networkData(n, old *resourcev1.NetworkDeviceData, path *field.Path) {
 	before := ptr.Deref(old, resourcev1.NetworkDeviceData{})
 	if !d.kept(n.InterfaceName, before.InterfaceName, old != nil) {

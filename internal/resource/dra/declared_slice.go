@@ -55,6 +55,7 @@ func (d *declared) counterSet(c, old *resourcev1.CounterSet, path *field.Path) {
 }
 
 // counters applies the rules of the names of counters. known reports whether there are old counters.
+// A name that the old counters have is not validated again.
 func (d *declared) counters(counters, old map[string]resourcev1.Counter, known bool, path *field.Path) {
 	switch {
 	case d.kept(counters, old, known):
@@ -69,6 +70,8 @@ func (d *declared) counters(counters, old map[string]resourcev1.Counter, known b
 	}
 }
 
+// device applies the rules of a device. If one device of a slice has changed, they apply to all devices of the
+// slice.
 func (d *declared) device(dev *resourcev1.Device, path *field.Path) {
 	for _, name := range sortedKeys(dev.Attributes) {
 		a := dev.Attributes[name]

@@ -88,6 +88,8 @@ func validatePool(path *field.Path, name string) (errs field.ErrorList) {
 
 // validateAttributeName validates the name of an attribute or a capacity: an identifier, with a domain before it or
 // without.
+// Without a domain it is in the domain of the driver. Examples are model and dra.example.com/model; gpu-model is
+// refused, because it is not a C identifier.
 func validateAttributeName(name resourcev1.QualifiedName, path *field.Path) (errs field.ErrorList) {
 	parts := strings.Split(string(name), "/")
 	switch len(parts) {
@@ -142,6 +144,8 @@ func validateData(data *runtime.RawExtension, most int, path *field.Path) field.
 	return field.InvalidIf(!ok, path, "<value omitted>", "must be a valid JSON object")
 }
 
+// validateToleration validates the value of a toleration. Declared rules report an operator that is neither Exists
+// nor Equal.
 func validateToleration(t *resourcev1.DeviceToleration, path *field.Path) field.ErrorList {
 	at := path.Child("value")
 	switch t.Operator {
@@ -159,6 +163,7 @@ var taintEffects = []resourcev1.DeviceTaintEffect{
 }
 
 // validateSkippedOperations validates the operations of the kubelet that devices do not need.
+// If only NodePrepareResources were skipped, the kubelet would unprepare devices that it never prepared.
 func validateSkippedOperations(list []resourcev1.SkipNodeOperation, path *field.Path) field.ErrorList {
 	wrong := slices.Contains(list, resourcev1.SkipNodeOperationNodePrepareResources) &&
 		!slices.Contains(list, resourcev1.SkipNodeOperationNodeUnprepareResources) &&

@@ -16,6 +16,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
+// deviceClass returns the kind of DeviceClasses. The spec may change, unlike that of a claim: an allocation has a
+// copy of the configurations of its classes.
 func deviceClass(gates features.Gates) *registry.Kind {
 	disabled := disabledInClass(gates)
 	return &registry.Kind{
@@ -54,6 +56,7 @@ func validateClass(gates features.Gates) func(ctx context.Context, c, old *resou
 // written: later limits do not apply to them.
 func validateClassSpec(s, old *resourcev1.DeviceClassSpec, expressions *expressions) field.ErrorList {
 	path, most := field.NewPath("spec"), resourcev1.OpaqueParametersMaxLength
+	// A nil *expressions accepts all selectors.
 	if old != nil && equality.Semantic.DeepEqual(s.Selectors, old.Selectors) {
 		expressions = nil
 	}

@@ -17,6 +17,8 @@ import (
 
 type taintRule = resourcev1.DeviceTaintRule
 
+// deviceTaintRule returns the kind of DeviceTaintRules (KEP-5055). An administrator creates one to taint devices
+// without a change of the ResourceSlices, which belong to the driver.
 func deviceTaintRule() *registry.Kind {
 	doc := resourcev1.DeviceTaint{}.SwaggerDoc()
 	setTime := func(r *taintRule) { declare.Pointer(&r.Spec.Taint.TimeAdded, now()) }
@@ -72,6 +74,7 @@ func deviceTaintRule() *registry.Kind {
 
 // renewTaint sets the time of a taint whose effect has changed, unless the client has set it: claims are tolerated from
 // that time on.
+// A change of the key or of the value alone does not set the time, because it does not start another eviction.
 func renewTaint(r, old *taintRule) {
 	taint, before := &r.Spec.Taint, &old.Spec.Taint
 	if taint.Effect != before.Effect && taint.TimeAdded.Equal(before.TimeAdded) {
@@ -83,6 +86,7 @@ func renewTaint(r, old *taintRule) {
 func validateTaintRule(ctx context.Context, r, old *taintRule) field.ErrorList {
 	var errs field.ErrorList
 	spec, d := field.NewPath("spec"), newDeclared(ctx, old != nil)
+	// Each field narrows the selection. A selector without fields selects all devices.
 	if s := r.Spec.DeviceSelector; s != nil {
 		path := spec.Child("deviceSelector")
 		errs = append(errs, field.Optional(path.Child("driver"), s.Driver, validateDriver)...)

@@ -35,6 +35,8 @@ func defaultClaimSpec(s *resourcev1.ResourceClaimSpec) {
 	}
 }
 
+// defaultCount sets the defaults of how many devices are wanted: one. The mode All has no count, so its count
+// stays 0.
 func defaultCount(mode *resourcev1.DeviceAllocationMode, count *int64) {
 	declare.Value(mode, resourcev1.DeviceAllocationModeExactCount)
 	if *mode == resourcev1.DeviceAllocationModeExactCount {
@@ -42,6 +44,7 @@ func defaultCount(mode *resourcev1.DeviceAllocationMode, count *int64) {
 	}
 }
 
+// defaultTolerations sets the operator Equal, which a missing operator also means in a toleration of a pod.
 func defaultTolerations(tolerations []resourcev1.DeviceToleration) {
 	for i := range tolerations {
 		declare.Value(&tolerations[i].Operator, resourcev1.DeviceTolerationOpEqual)

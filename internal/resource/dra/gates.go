@@ -128,11 +128,14 @@ func deviceParts(
 }
 
 func disabledInSlice(gates features.Gates) declare.Disabled[*resourcev1.ResourceSlice] {
+	// bindsToNode belongs to this gate too, although it is not a condition.
 	binding := deviceParts(features.DRADeviceBindingConditions, func(d *resourcev1.Device) bool {
 		return len(d.BindingConditions) > 0 || len(d.BindingFailureConditions) > 0 || d.BindsToNode != nil
 	}, func(d *resourcev1.Device) {
 		d.BindingConditions, d.BindingFailureConditions, d.BindsToNode = nil, nil, nil
 	})
+	// The gate has fields of the slice and of its devices. They are one part: if the old slice has any of them,
+	// all of them are kept.
 	partitions := deviceParts(features.DRAPartitionableDevices, func(d *resourcev1.Device) bool {
 		return len(d.ConsumesCounters) > 0 || d.NodeName != nil || d.NodeSelector != nil || d.AllNodes != nil
 	}, func(d *resourcev1.Device) {

@@ -16,6 +16,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
+// resourceClaim returns the kind of ResourceClaims. The scheduler writes the allocation and the reservations to
+// the status, and drivers write the statuses of devices.
 func resourceClaim(gates features.Gates) *registry.Kind {
 	inSpec, inStatus := disabledInSpec(gates), disabledInClaimStatus(gates)
 	granular := gates.Enabled(features.DRAResourceClaimGranularStatusAuthorization)
@@ -91,6 +93,8 @@ func resourceClaim(gates features.Gates) *registry.Kind {
 	}
 }
 
+// claimState returns, for example, "allocated,reserved" or "deleted,allocated". A deleted claim is never pending,
+// because nothing will be allocated to it.
 func claimState(c *resourcev1.ResourceClaim) string {
 	var states []string
 	if c.DeletionTimestamp != nil {

@@ -83,6 +83,7 @@ func (v *claimValidation) validateReferences(list []string, path *field.Path) fi
 }
 
 // validateReference validates a reference to a request or to one of its alternatives.
+// Examples are gpu and gpu/large. The name of a request stands for all of its alternatives.
 func (v *claimValidation) validateReference(name string, path *field.Path) (errs field.ErrorList) {
 	if parts := strings.Split(name, "/"); len(parts) <= 2 {
 		for _, part := range parts {
@@ -133,6 +134,7 @@ type devices struct {
 // validateDevices validates what a request asks for; name is its name.
 func (v *claimValidation) validateDevices(d *devices, name string, path *field.Path) (errs field.ErrorList) {
 	errs = append(errs, v.expressions.validateSelectors(d.selectors, path.Child("selectors"))...)
+	// A declared rule limits the number of derived attributes.
 	errs = append(errs, validateList(d.derived, math.MaxInt, path.Child("derivedAttributes"),
 		func(a *resourcev1.DeviceDerivedAttribute) resourcev1.FullyQualifiedName { return a.Name },
 		func(a *resourcev1.DeviceDerivedAttribute, at *field.Path) field.ErrorList {
@@ -143,10 +145,12 @@ func (v *claimValidation) validateDevices(d *devices, name string, path *field.P
 }
 
 // validateDerived validates an attribute that the request of that name derives.
+// Only constraints read derived attributes, so one that no constraint names would have no effect.
 func (v *claimValidation) validateDerived(
 	a *resourcev1.DeviceDerivedAttribute, request string, path *field.Path,
 ) (errs field.ErrorList) {
 	used := slices.Contains(v.used[""], a.Name) || slices.Contains(v.used[request], a.Name)
+	// A constraint on a request also applies to its alternatives.
 	if parent, _, sub := strings.Cut(request, "/"); sub {
 		used = used || slices.Contains(v.used[parent], a.Name)
 	}

@@ -21,6 +21,7 @@ func validateClaimStatus(c, old *resourcev1.ResourceClaim) field.ErrorList {
 		return validateDeviceStatus(d, allocated, at)
 	})...)
 	errs = append(errs, validateReservations(c, old, path.Child("reservedFor"))...)
+	// An allocation cannot be replaced, so an old one was valid when it was written.
 	if s.Allocation != nil && old.Status.Allocation == nil {
 		errs = append(errs,
 			validateAllocation(s.Allocation, requestNames(c.Spec.Devices.Requests), path.Child("allocation"))...)
@@ -51,6 +52,8 @@ func validateConsumer(r *resourcev1.ResourceClaimConsumerReference, path *field.
 	return errs
 }
 
+// validateAllocation validates a new allocation. Its requests must be those of the claim. The selector of nodes
+// says where the devices can be used.
 func validateAllocation(a *resourcev1.AllocationResult, requests map[string]bool, path *field.Path) field.ErrorList {
 	v := &claimValidation{names: requests}
 	at := path.Child("devices")
@@ -100,6 +103,8 @@ func allocatedDevices(s *resourcev1.ResourceClaimStatus) map[deviceKey]bool {
 }
 
 // dropDeallocated removes the statuses of devices that the claim had before and does not have any more.
+// The scheduler, which removes the allocation, may not know the statuses, which drivers write. The status of a
+// device that was never allocated stays, and validateDeviceStatus refuses it.
 func dropDeallocated(s, old *resourcev1.ResourceClaimStatus) {
 	before, now := allocatedDevices(old), allocatedDevices(s)
 	s.Devices = slices.DeleteFunc(s.Devices, func(d resourcev1.AllocatedDeviceStatus) bool {

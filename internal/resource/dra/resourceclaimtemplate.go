@@ -14,6 +14,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
+// resourceClaimTemplate returns the kind of ResourceClaimTemplates. The spec cannot change, so that all claims
+// that a controller makes of it for the pods of a workload are the same.
 func resourceClaimTemplate(gates features.Gates) *registry.Kind {
 	disabled := disabledInSpec(gates)
 	return &registry.Kind{

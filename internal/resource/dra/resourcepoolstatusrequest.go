@@ -20,6 +20,9 @@ import (
 
 type poolRequest = resourcev1alpha3.ResourcePoolStatusRequest
 
+// resourcePoolStatusRequest returns the kind of ResourcePoolStatusRequests. An object is one question: a user
+// creates it, and a controller writes the answer to its status once. After that, neither the spec nor the status
+// can change.
 func resourcePoolStatusRequest(gates features.Gates) *registry.Kind {
 	disabled, partitionTypes := disabledInPoolRequest(gates), gates.Enabled(features.DRAPartitionableDevicesType)
 	return &registry.Kind{
@@ -105,6 +108,8 @@ func (d *declared) poolRequestSpec(
 }
 
 func (d *declared) poolRequestStatus(s, old *resourcev1alpha3.ResourcePoolStatusRequestStatus, path *field.Path) {
+	// maxPools is the highest value of spec.limit. If there are more pools, the list has only some of them, and
+	// poolCount is the number of all.
 	const maxPools, maxConditions = 1000, 10
 	before := ptr.Deref(old, resourcev1alpha3.ResourcePoolStatusRequestStatus{})
 	if !d.kept(s.PoolCount, before.PoolCount, old != nil) {
@@ -124,6 +129,7 @@ func (d *declared) poolStatus(p *resourcev1alpha3.PoolStatus, path *field.Path) 
 	const maxError, maxSummary = 256, 32 // bytes; entries
 	required(d, path.Child("driver"), p.Driver, validate.LongNameCaseless[string])
 	required(d, path.Child("poolName"), p.PoolName, validate.ResourcePoolName[string])
+	// The generation 0 is refused as missing, although it is allowed in a ResourceSlice.
 	required(d, path.Child("generation"), p.Generation, atLeast[int64](0))
 	optionalPointer(d, path.Child("resourceSliceCount"), p.ResourceSliceCount, atLeast[int32](1))
 	optionalPointer(d, path.Child("totalDevices"), p.TotalDevices, atLeast[int32](0))

@@ -19,6 +19,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
+// resourceSlice returns the kind of ResourceSlices. A driver publishes its devices with them. A pool of devices
+// may need several slices; spec.pool tells readers whether they have seen all of them.
 func resourceSlice(gates features.Gates) *registry.Kind {
 	disabled := disabledInSlice(gates)
 	validate := func(ctx context.Context, s, old *resourcev1.ResourceSlice) field.ErrorList {
@@ -83,6 +85,7 @@ func resourceSlice(gates features.Gates) *registry.Kind {
 	}
 }
 
+// defaultSlice sets when taints were added: the seconds of a toleration count from this time.
 func defaultSlice(s *resourcev1.ResourceSlice) {
 	for i := range s.Spec.Devices {
 		taints := s.Spec.Devices[i].Taints
@@ -93,4 +96,5 @@ func defaultSlice(s *resourcev1.ResourceSlice) {
 }
 
 // now returns the default time of a taint.
+// Neither JSON nor protobuf has fractions of a second of a metav1.Time, so the time has none in memory either.
 func now() metav1.Time { return metav1.Time{Time: time.Now().Truncate(time.Second)} }

@@ -30,6 +30,8 @@ func validateSliceSpec(s, old *resourcev1.ResourceSliceSpec, gates features.Gate
 	errs := validateDriver(path.Child("driver"), s.Driver)
 	errs = append(errs, validateSlicePool(&s.Pool, path.Child("pool"))...)
 	if old != nil {
+		// A slice stays in its pool and on its node. A kubelet may only write the slices of its own node, which
+		// spec.nodeName names.
 		errs = append(errs, declare.Immutable(s.Pool.Name, old.Pool.Name, path.Child("pool", "name"))...)
 		errs = append(errs, declare.Immutable(s.Driver, old.Driver, path.Child("driver"))...)
 		errs = append(errs, declare.Immutable(s.NodeName, old.NodeName, path.Child("nodeName"))...)
@@ -110,6 +112,9 @@ func maxDevices(list []resourcev1.Device) int {
 	return resourcev1.ResourceSliceMaxDevices
 }
 
+// validateSlicePool validates the pool. A driver increments the generation in all slices of the pool when it
+// changes one of them; readers use the slices with the highest generation, and wait until they have seen as many
+// as resourceSliceCount.
 func validateSlicePool(p *resourcev1.ResourcePool, path *field.Path) field.ErrorList {
 	return field.Join(
 		validatePool(path.Child("name"), p.Name),
@@ -168,6 +173,7 @@ func (c *nodeChoice) require(missing, several string, path *field.Path) {
 	}
 }
 
+// validateSliceNodes requires exactly one field that says on which nodes the devices are.
 func validateSliceNodes(s *resourcev1.ResourceSliceSpec, path *field.Path) field.ErrorList {
 	var c nodeChoice
 	c.name(s.NodeName, "must be either unset or set to a non-empty string", path.Child("nodeName"))
@@ -184,6 +190,9 @@ func validateSliceNodes(s *resourcev1.ResourceSliceSpec, path *field.Path) field
 	return c.errs
 }
 
+// validateDeviceNodes requires such a field of a device if the slice has perDeviceNodeSelection, and otherwise
+// none. Unlike in a slice, the number of terms of the selector is not checked, although its documentation requires
+// one.
 func validateDeviceNodes(d *resourcev1.Device, perDevice bool, path *field.Path) field.ErrorList {
 	if !perDevice {
 		if d.NodeName == nil && d.NodeSelector == nil && d.AllNodes == nil {
@@ -202,6 +211,8 @@ func validateDeviceNodes(d *resourcev1.Device, perDevice bool, path *field.Path)
 	return c.errs
 }
 
+// validateDevice validates a device. Capacities and taints that a device of the same name already had are not
+// validated again; their limits may have changed since then.
 func (v *sliceValidation) validateDevice(d *resourcev1.Device, path *field.Path) field.ErrorList {
 	errs := field.DNSLabel(path.Child("name"), d.Name)
 	n := len(d.Attributes) + len(d.Capacity)
@@ -283,6 +294,7 @@ func positive(path *field.Path, q resource.Quantity) field.ErrorList {
 	return field.InvalidIf(q.Sign() <= 0, path, q.String(), "must be positive")
 }
 
+// validateOverhead validates what each pod or container with the device needs in addition to the device itself.
 func validateOverhead(o *resourcev1.NodeAllocatableOverhead, path *field.Path) (errs field.ErrorList) {
 	if o.PerPod == nil && o.PerContainer == nil {
 		return field.ErrorList{field.Invalid(path, "", "at least one of perPod or perContainer must be set")}
@@ -343,6 +355,8 @@ func validateTaint(key, value string, path *field.Path) field.ErrorList {
 
 // validateBindingConditions validates the conditions that a device must have, and those that it must not have, before a
 // pod is bound to it.
+// The scheduler waits until all wanted conditions are true, and gives up if one of the others is (KEP-5007). Both
+// lists have to be set, so that the scheduler does not wait for a device that has failed.
 func validateBindingConditions(wanted, failures []string, path *field.Path) field.ErrorList {
 	at, failed := path.Child("bindingConditions"), path.Child("bindingFailureConditions")
 	validate := func(c *string, at *field.Path) field.ErrorList { return field.LabelKey(at, *c) }

@@ -17,6 +17,7 @@ import (
 )
 
 // maxAttributes is how many attributes and capacities a device may have together.
+// CEL uses it as the size of the maps in the estimate of the cost.
 const maxAttributes = resourcev1.ResourceSliceMaxAttributesAndCapacitiesPerDevice
 
 // expressions validates the expressions of one object: selectors of devices, and derived attributes. They share a scope, which
@@ -101,11 +102,13 @@ func (e *expressions) validateDerived(source string, path *field.Path) field.Err
 }
 
 // derivedTooComplex reports whether the derived attributes of the object cost too much together.
+// The limit for all of them is as high as that of one selector.
 func (e *expressions) derivedTooComplex() bool {
 	return e != nil && e.derivedCost > resourcev1.DeviceClaimDerivedAttributeCELMaxCost
 }
 
 // selectorType returns why the value of a selector must not have a type.
+// The value of an attribute is allowed, because only the scheduler knows whether it is a bool.
 func (e *expressions) selectorType(t *types.Type) string {
 	if t.IsExactType(types.BoolType) || t.IsExactType(e.attribute.CelType()) {
 		return ""
@@ -137,6 +140,7 @@ func (e *expressions) validate(source string, wrong func(*types.Type) string, pa
 	if e == nil {
 		return 0, nil
 	}
+	// The limit is 10 KiB. A longer expression is not compiled.
 	if len(source) > resourcev1.CELSelectorExpressionMaxLength {
 		return 0, field.ErrorList{field.TooLong(path, "", resourcev1.CELSelectorExpressionMaxLength)}
 	}
@@ -154,10 +158,13 @@ func (e *expressions) validate(source string, wrong func(*types.Type) string, pa
 	if err != nil {
 		return 0, field.ErrorList{field.InternalError(path, err)}
 	}
+	// The limit is about 0.1 s for each evaluation. The scheduler evaluates a selector for each device.
 	return cost, field.ForbiddenIf(cost > resourcev1.CELSelectorExpressionMaxCost, path, "too complex, exceeds cost limit")
 }
 
 // deviceSizes estimates how large the parts of a device can be.
+// Without these sizes, CEL assumes the largest possible maps and texts, and nearly every expression with a loop
+// would be too complex.
 type deviceSizes struct{ *expressions }
 
 // EstimateSize returns the most entries of a map of the device, and the greatest length of a text.

@@ -46,6 +46,7 @@ type statusPermissions struct {
 }
 
 // permission returns the error 403 unless the user has a permission for a subresource of claims.
+// It asks with a copy of the request: the version and the resource stay.
 func (p *statusPermissions) permission(verb, subresource, namespace, name string) error {
 	asked := *p.sent
 	asked.Verb, asked.Subresource, asked.Namespace, asked.Name = verb, subresource, namespace, name
@@ -65,6 +66,8 @@ func (p *statusPermissions) validateBinding(path *field.Path) field.ErrorList {
 }
 
 // validateDrivers wants the permission for each driver. It is another one for a service account on the node of the claim.
+// The verbs are, for example, arbitrary-node:update and associated-node:update. A driver on each node needs only
+// the second one, and then cannot change claims of other nodes.
 func (p *statusPermissions) validateDrivers(drivers []string, node string, path *field.Path) field.ErrorList {
 	if p.sent == nil {
 		return unknownRequest(path)
@@ -141,6 +144,7 @@ func allocatedNode(a *resourcev1.AllocationResult) string {
 }
 
 // isAccountOn reports whether a user is a service account whose token belongs to a pod on this node.
+// The authenticator takes the name of the node from the token (KEP-4193).
 func isAccountOn(user *request.User, node string) bool {
 	parts, ok := strings.CutPrefix(user.Name, "system:serviceaccount:")
 	namespace, name, two := strings.Cut(parts, ":")

@@ -18,6 +18,8 @@ func v1beta1Class() registry.Version {
 	return declare.SameMessage[resourcev1beta1.DeviceClass, resourcev1.DeviceClass]("v1beta1", nil)
 }
 
+// v1beta1Claim returns the version v1beta1 of claims. It converts the requests on their own, and everything else
+// by its protobuf message. The input is copied first, because conversions must not change it.
 func v1beta1Claim() registry.Version {
 	v := declare.Version("v1beta1", func(c *resourcev1beta1.ResourceClaim) {
 		defaultV1beta1Requests(c.Spec.Devices.Requests)
@@ -48,6 +50,7 @@ func v1beta1Claim() registry.Version {
 	return v
 }
 
+// v1beta1Template converts templates as v1beta1Claim converts claims.
 func v1beta1Template() registry.Version {
 	v := declare.Version("v1beta1", func(t *resourcev1beta1.ResourceClaimTemplate) {
 		defaultV1beta1Requests(t.Spec.Spec.Devices.Requests)
@@ -114,6 +117,7 @@ func v1beta1Slice() registry.Version {
 	return v
 }
 
+// deviceToV1 sets the name last, because it is not in "basic".
 func deviceToV1(in *resourcev1beta1.Device, out *resourcev1.Device) error {
 	if in.Basic != nil {
 		if err := retype(in.Basic, out); err != nil {
@@ -130,6 +134,7 @@ func deviceFromV1(in *resourcev1.Device, out *resourcev1beta1.Device) error {
 }
 
 // requestsToV1 puts the fields of a request of v1beta1 into "exactly" if any of them is set.
+// A request that has only alternatives (firstAvailable) gets no "exactly".
 func requestsToV1(in []resourcev1beta1.DeviceRequest) ([]resourcev1.DeviceRequest, error) {
 	return each(in, func(in *resourcev1beta1.DeviceRequest, out *resourcev1.DeviceRequest) (err error) {
 		out.Name = in.Name
@@ -150,6 +155,8 @@ func requestsToV1(in []resourcev1beta1.DeviceRequest) ([]resourcev1.DeviceReques
 	})
 }
 
+// requestsFromV1 takes the fields out of "exactly". A request with an empty "exactly" looks like one without it in
+// v1beta1.
 func requestsFromV1(in []resourcev1.DeviceRequest) ([]resourcev1beta1.DeviceRequest, error) {
 	return each(in, func(in *resourcev1.DeviceRequest, out *resourcev1beta1.DeviceRequest) (err error) {
 		if in.Exactly != nil {
@@ -210,6 +217,7 @@ func each[A, B any](in []A, convert func(*A, *B) error) ([]B, error) {
 }
 
 // retype copies the fields that two types have under the same names in JSON.
+// It ignores fields that the other type does not have, such as the name of a device in "basic".
 func retype(from, to any) error {
 	data, err := json.Marshal(from)
 	if err != nil {

@@ -57,6 +57,8 @@ var chunks = sync.Pool{New: func() any { return new(chunk) }}
 
 // The numbers of paths that are allocated together: first, and later.
 const (
+	// Most objects need few paths: the first block is allocated for each NewPath, the later ones come from a
+	// pool.
 	firstSteps = 4
 	moreSteps  = 64
 )
@@ -68,6 +70,7 @@ func NewPath(name string, more ...string) *Path {
 }
 
 // step returns a path after p.
+// The paths of a full block are not moved when the next one begins, so pointers to them stay valid.
 func (p *Path) step() *Path {
 	var s *steps
 	if p != nil {
@@ -89,6 +92,7 @@ func (p *Path) step() *Path {
 // Free lets other validations use the memory of p and of all paths that were made from the same NewPath. None of them may
 // be used afterwards. Errors do not need them: they have the text of their path. Call it where the validation of a valid object
 // makes many paths.
+// Without Free the memory is left to the garbage collector, which is only slower.
 func (p *Path) Free() {
 	s := p.steps
 	for c := s.used; c != nil; {
@@ -153,6 +157,7 @@ func (p *Path) write(b *strings.Builder) {
 }
 
 // K8s returns the same path for functions of k8s.io/apimachinery.
+// It allocates every step, so it is called only for an error or for a rule of k8s.io/apimachinery.
 func (p *Path) K8s() *field.Path {
 	if p == nil {
 		return nil

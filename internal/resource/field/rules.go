@@ -56,6 +56,8 @@ func DuplicateIf[T any](repeated bool, p *Path, value T) ErrorList {
 }
 
 // Joined returns an error Invalid that has all messages after a prefix, and nil if there is no message.
+// kube-apiserver has some rules with one error for all messages, and some with one for each; see Messages.
+// Clients see the difference in the causes of a Status.
 func Joined[T any](p *Path, value T, prefix string, messages []string) ErrorList {
 	if len(messages) == 0 {
 		return nil
@@ -194,6 +196,7 @@ func DNSSubdomain[T ~string](p *Path, value T) ErrorList {
 }
 
 // LabelKey requires a name with an optional DNS prefix, as keys of labels have.
+// For example, app and example.com/app are accepted. The name after the slash has at most 63 characters.
 func LabelKey[T ~string](p *Path, value T) ErrorList {
 	return Messages(p, value, names.IsLabelKey(string(value)))
 }
@@ -209,11 +212,13 @@ func PortNumber(p *Path, port int32) ErrorList {
 }
 
 // PortName requires the name of a port.
+// It is a service name of RFC 6335, such as http or dns-tcp: at most 15 characters with at least one letter.
 func PortName(p *Path, name string) ErrorList {
 	return Messages(p, name, names.IsPortName(name))
 }
 
 // PathSegment requires a name that can be a segment of a URL path.
+// A name that is . or .., or that contains / or %, is refused, because it would change the path of a request.
 func PathSegment(p *Path, name string) ErrorList {
 	return Messages(p, name, path.IsValidPathSegmentName(name))
 }

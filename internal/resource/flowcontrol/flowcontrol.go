@@ -15,6 +15,8 @@ func Kinds() []*registry.Kind {
 }
 
 // strategy returns the strategy of a kind, of which validate checks all objects.
+// A write of the status is validated as a whole object, too: the controller of flow control writes it, and the
+// specs of mandatory objects stay checked.
 func strategy[T registry.Object](validate func(T) field.ErrorList) registry.UntypedStrategy {
 	return registry.Strategy[T]{
 		Generation:      true,

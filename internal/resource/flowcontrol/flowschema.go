@@ -16,6 +16,7 @@ func flowSchema() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{Group: group, Package: "flowcontrol", Resource: "flowschemas", Name: "FlowSchema"},
 		Versions: []registry.Version{declare.Version("v1", func(f *flowcontrolv1.FlowSchema) {
+			// A lower number is matched first.
 			declare.Value(&f.Spec.MatchingPrecedence, 1000)
 		})},
 		Storage:      registry.Storage{Version: "v1", Path: "flowschemas"},
@@ -46,6 +47,7 @@ func flowSchema() *registry.Kind {
 				return []any{f.Name, f.Spec.PriorityLevelConfiguration.Name, int64(f.Spec.MatchingPrecedence), method,
 					table.AgeOf(f.CreationTimestamp), missing}
 			},
+			// Rows are in the order in which a request is compared with the schemas.
 			Compare: func(a, b *flowcontrolv1.FlowSchema) int {
 				return cmp.Or(cmp.Compare(a.Spec.MatchingPrecedence, b.Spec.MatchingPrecedence), cmp.Compare(a.Name, b.Name))
 			},

@@ -46,6 +46,8 @@ func validateConditionTypes[T any](conditions []T, typeOf func(*T) string) (errs
 	return errs
 }
 
+// validateFlowSchemaSpec validates a spec. The priority level only needs a valid name: it may be created later,
+// and until then the condition Dangling is True.
 func validateFlowSchemaSpec(name string, s *flowcontrolv1.FlowSchemaSpec, path *field.Path) (errs field.ErrorList) {
 	at := path.Child("matchingPrecedence")
 	switch n := s.MatchingPrecedence; {
@@ -68,6 +70,8 @@ func validateFlowSchemaSpec(name string, s *flowcontrolv1.FlowSchemaSpec, path *
 	return append(errs, field.Each(path.Child("rules"), s.Rules, validateRules)...)
 }
 
+// validateRules validates which requests of whom a schema is for. A request matches if it matches one subject and
+// one rule.
 func validateRules(r *flowcontrolv1.PolicyRulesWithSubjects, path *field.Path) (errs field.ErrorList) {
 	errs = append(errs, field.RequiredIf(len(r.Subjects) == 0, path.Child("subjects"),
 		"subjects must contain at least one value")...)
@@ -112,6 +116,8 @@ func validateSubject(s *flowcontrolv1.Subject, path *field.Path) (errs field.Err
 	return errs
 }
 
+// validateServiceAccount validates a service account. The name may be "*", for all service accounts of the
+// namespace. The namespace may not.
 func validateServiceAccount(s *flowcontrolv1.ServiceAccountSubject, path *field.Path) (errs field.ErrorList) {
 	if s.Name != flowcontrolv1.NameAll {
 		errs = append(errs, field.NotEmptyAnd(path.Child("name"), s.Name, field.DNSSubdomain)...)
@@ -120,6 +126,8 @@ func validateServiceAccount(s *flowcontrolv1.ServiceAccountSubject, path *field.
 		"must specify namespace for service account", field.DNSLabel)...)
 }
 
+// validateResourceRule validates a rule for requests of resources. Namespaces are required unless the rule
+// matches requests without a namespace. Then they may be empty, and the rule matches only those.
 func validateResourceRule(r *flowcontrolv1.ResourcePolicyRule, path *field.Path) field.ErrorList {
 	errs := validateVerbs(r.Verbs, path.Child("verbs"))
 	errs = append(errs, declare.EntriesOrAll(r.APIGroups, path.Child("apiGroups"),
@@ -164,6 +172,7 @@ func validateNonResourceRule(r *flowcontrolv1.NonResourcePolicyRule, path *field
 }
 
 // checkURL returns what is wrong with a path of requests for no resource, "" if nothing is.
+// For example, /healthz, /healthz/* and / are accepted, and /*/healthz and healthz are refused.
 func checkURL(url string) string {
 	switch {
 	case url == "":
@@ -180,6 +189,8 @@ func checkURL(url string) string {
 	return ""
 }
 
+// validateVerbs validates the verbs of a rule. One error names the whole list, whichever verb is wrong. The set
+// is closed, unlike in RBAC, where any verb is valid.
 func validateVerbs(verbs []string, path *field.Path) field.ErrorList {
 	supported := []string{"create", "delete", "deletecollection", "get", "list", "patch", "proxy", "update", "watch"}
 	errs := declare.EntriesOrAll(verbs, path, "verbs must contain at least one value", "verbs")

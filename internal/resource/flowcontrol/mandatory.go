@@ -9,6 +9,8 @@ import (
 // limits of the priority level "exempt" may be changed.
 
 // mandatorySchema returns the spec of the mandatory flow schema of that name, nil if there is none.
+// exempt is matched before all others, so that administrators can always repair a cluster. catch-all has the last
+// precedence, so that every request matches a schema.
 func mandatorySchema(name string) *flowcontrolv1.FlowSchemaSpec {
 	switch name {
 	case flowcontrolv1.FlowSchemaNameExempt:
@@ -44,6 +46,8 @@ func allRequestsOf(groups ...string) []flowcontrolv1.PolicyRulesWithSubjects {
 	return []flowcontrolv1.PolicyRulesWithSubjects{rules}
 }
 
+// catchAllLevel returns the fixed spec of the priority level catch-all. It has few shares and no queue: requests
+// that get there are those that no schema of the administrator has thought of.
 func catchAllLevel() *flowcontrolv1.PriorityLevelConfigurationSpec {
 	return &flowcontrolv1.PriorityLevelConfigurationSpec{
 		Type: flowcontrolv1.PriorityLevelEnablementLimited,

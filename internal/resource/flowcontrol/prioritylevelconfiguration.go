@@ -50,6 +50,9 @@ func priorityLevelConfiguration() *registry.Kind {
 	}
 }
 
+// defaultPriorityLevel sets the defaults that the API documents. Shares are not a number of requests: the
+// concurrency limit of the server is divided among the levels in proportion to them. In v1, 0 shares is a valid
+// value, so that the field is a pointer. With 64 queues and hands of 8, one busy flow can fill only 8 queues.
 func defaultPriorityLevel(p *flowcontrolv1.PriorityLevelConfiguration) {
 	if e := p.Spec.Exempt; e != nil {
 		declare.Pointer(&e.NominalConcurrencyShares, 0)

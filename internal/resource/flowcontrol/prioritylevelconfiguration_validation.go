@@ -112,6 +112,8 @@ func validateLimited(l *flowcontrolv1.LimitedPriorityLevelConfiguration, path *f
 	return append(errs, validateLimitResponse(&l.LimitResponse, path.Child("limitResponse"))...)
 }
 
+// validateLimitResponse validates what happens to a request over the limit. Missing and forbidden fields are
+// reported by declaredOfLevel, so they are passed over here.
 func validateLimitResponse(r *flowcontrolv1.LimitResponse, path *field.Path) field.ErrorList {
 	switch {
 	case r.Type == flowcontrolv1.LimitResponseTypeQueue && r.Queuing != nil:
@@ -148,6 +150,9 @@ func validateQueuing(q *flowcontrolv1.QueuingConfiguration, path *field.Path) (e
 }
 
 // hashBits returns how many bits it takes to choose a hand of queues in any order.
+// The queues of a hand are chosen from the bits of one 64-bit hash. Four bits are left over, because the last
+// choices become uneven if all bits are used. For example, 64 queues and hands of 8 need 48 bits; hands of 11
+// would need 66 and are refused.
 func hashBits(queues, hand int32) int {
 	return int(math.Ceil(math.Log2(float64(queues)) * float64(hand)))
 }

@@ -59,6 +59,8 @@ func eviction() *registry.Kind {
 	}
 }
 
+// evictionCells returns the cells of a row. The column of the active responder shows how many have begun and how
+// many there are, for example acme.io/drain (1/3). Before the first has begun it shows <unset> (0/3).
 func evictionCells(e *evictionObject) []any {
 	name, kind := table.Unset, table.Unset
 	if pod := e.Spec.Target.Pod; pod != nil {
@@ -104,6 +106,8 @@ func currentResponder(responders []lifecyclev1alpha1.TargetResponder) (*lifecycl
 // responderCells are the cells about the current responder.
 type responderCells struct{ status, finish, heartbeat, message any }
 
+// set fills the cells from what the current responder has reported. An ended responder has no expected end any
+// more, so finish is "-". Times are cells that depend on the time of reading, such as Started (5m ago).
 func (c *responderCells) set(state lifecyclev1alpha1.ResponderStateType, s *lifecyclev1alpha1.ResponderStatus) {
 	c.status = string(state)
 	switch {
@@ -138,6 +142,7 @@ func requesters(list []lifecyclev1alpha1.Requester) string {
 	case len(list) == 0:
 		return table.None
 	case names == nil:
+		// All requesters have withdrawn. The eviction is then canceled; the requesters stay in the list.
 		return "<withdrawn>"
 	}
 	slices.Sort(names)

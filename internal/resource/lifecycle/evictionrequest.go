@@ -82,6 +82,7 @@ func validateName(name string) field.ErrorList {
 }
 
 // progress returns how far an eviction is, for tables. A controller sets the generation and the conditions.
+// TargetEvicted wins over Failed. Without either, a controller that has observed a generation has begun.
 func progress(generation *int64, conditions []metav1.Condition) string {
 	for _, t := range []lifecyclev1alpha1.EvictionConditionType{
 		lifecyclev1alpha1.EvictionConditionTargetEvicted, lifecyclev1alpha1.EvictionConditionFailed,

@@ -28,11 +28,17 @@ const (
 	timeSkew          = 30 * time.Second // the most that the clock of a client may differ from the clock of the server
 	longestEviction   = 10 * 365 * 24 * time.Hour
 
+	// The API documents the name and the priority of the responder that calls the eviction subresource of the
+	// pod. It runs last: its priority is lower than that of all others, because 0 to 999 are reserved. The
+	// controller of a pod should use 10,000.
 	defaultResponder         = "imperative-eviction.k8s.io/evictor"
 	defaultResponderPriority = 100
 	reservedPriorities       = 1000 // those below are for responders of Kubernetes
 )
 
+// validateEvictionStatus validates an update of a status. A condition that ended the eviction cannot be taken
+// back, because responders may have stopped. After such an attempt the eviction still counts as ended for the
+// rules of responders.
 func validateEvictionStatus(s, old *lifecyclev1alpha1.EvictionStatus, now time.Time) field.ErrorList {
 	path := k8sfield.NewPath("status")
 	at := path.Child("conditions")
@@ -84,6 +90,9 @@ func finalStates() []lifecyclev1alpha1.ResponderStateType {
 	}
 }
 
+// targets validates the states of all responders. The list is set once: its names cannot change later, so that
+// the order is fixed from the beginning. Errors name the index in the list as it was sent, although the states
+// are compared in the order of priorities.
 func (p *progression) targets(
 	targets, old []lifecyclev1alpha1.TargetResponder, statuses []lifecyclev1alpha1.ResponderStatus, path *k8sfield.Path,
 ) {
@@ -97,6 +106,7 @@ func (p *progression) targets(
 			return
 		}
 	}
+	// The declared rules report too many and repeated responders. The order of such a list has no meaning.
 	if len(targets) == 0 || len(targets) > maxResponders || hasDuplicates(targets, nameOfTarget) {
 		return
 	}
@@ -137,6 +147,7 @@ func hasDuplicates[T any](list []T, name func(*T) string) bool {
 
 // compareTargets sorts responders by their priority, the highest first and those without one last. For equal
 // priorities the domains of the names are compared from their ends, label by label.
+// For example, evict.a.com/x comes before b.com/x, because com is equal and a is before b.
 func compareTargets(a, b lifecyclev1alpha1.TargetResponder) int {
 	switch {
 	case ptr.Equal(a.Priority, b.Priority):
@@ -170,6 +181,13 @@ func oneState(s lifecyclev1alpha1.ResponderStateType, reason string) states {
 
 // allowedStates returns the states that each responder may have. Both lists are in the order of responders; old is empty if
 // they are set for the first time.
+// At most one responder is active. last is its index in the old list, -1 if there is none. leaves says that the
+// update ends it.
+//
+// For example, with the old states Completed, Active, Inactive: the first must stay Completed. The second may
+// stay Active, and then the third must stay Inactive. Or the second becomes Completed, Interrupted or Canceled,
+// and then the third must become Active in the same update, unless the eviction has ended. When the states are
+// set for the first time, the first is Active and the others are Inactive.
 func allowedStates(targets, old []lifecyclev1alpha1.TargetResponder, ended bool) []states {
 	const (
 		inactive, active = lifecyclev1alpha1.ResponderStateInactive, lifecyclev1alpha1.ResponderStateActive
@@ -210,6 +228,7 @@ func (p *progression) target(
 		return
 	}
 	at := path.Child("priority")
+	// The declared rules report a missing or negative priority.
 	switch value := ptr.Deref(t.Priority, -1); {
 	case value < 0:
 	case t.Name != defaultResponder && value < reservedPriorities:
@@ -238,6 +257,8 @@ func (p *progression) target(
 
 // runs reports whether a responder that is not Active has started, has not completed, and was not silent for longer than the
 // deadline.
+// The deadline is shortened by the skew, because the controller whose clock is ahead may see it pass before this
+// server does.
 func (p *progression) runs(
 	state lifecyclev1alpha1.ResponderStateType, s *lifecyclev1alpha1.ResponderStatus,
 ) bool {
@@ -248,6 +269,9 @@ func (p *progression) runs(
 	return p.now.Before(heard.Add(heartbeatDeadline - timeSkew))
 }
 
+// responders validates what the responders have reported. The list has to have the same names as
+// targetResponders, in any order: the controller creates an empty entry for each, and a responder fills in only
+// its own.
 func (p *progression) responders(
 	s *lifecyclev1alpha1.EvictionStatus, old []lifecyclev1alpha1.ResponderStatus, path *k8sfield.Path,
 ) {
@@ -300,6 +324,8 @@ func (p *progression) responder(s, old *lifecyclev1alpha1.ResponderStatus, activ
 	}
 }
 
+// startTime validates the start, which the controller sets together with the state Active. It cannot change,
+// because all other times are compared with it.
 func (p *progression) startTime(t, old *metav1.Time, active bool, path *k8sfield.Path) {
 	switch {
 	case old != nil && !old.Equal(t): // the declared rules refuse it
@@ -310,6 +336,8 @@ func (p *progression) startTime(t, old *metav1.Time, active bool, path *k8sfield
 	}
 }
 
+// heartbeat validates the last sign of life. It has to be the present time: a responder that could set it to a
+// later time would put off the deadline.
 func (p *progression) heartbeat(s *lifecyclev1alpha1.ResponderStatus, old *metav1.Time, path *k8sfield.Path) {
 	at, t := path.Child("heartbeatTime"), s.HeartbeatTime
 	switch {
@@ -336,6 +364,7 @@ func (p *progression) afterStart(t *metav1.Time, s *lifecyclev1alpha1.ResponderS
 }
 
 // present requires that a time is about now.
+// Both ends of the range are excluded.
 func (p *progression) present(t *metav1.Time, path *k8sfield.Path) {
 	if !t.After(p.now.Add(-timeSkew)) || !t.Time.Before(p.now.Add(timeSkew)) {
 		p.Add(k8sfield.Invalid(path, t, "must be set to the present time"))

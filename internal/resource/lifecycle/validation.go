@@ -45,6 +45,8 @@ func validateEviction(s, old *lifecyclev1alpha1.EvictionSpec) field.ErrorList {
 }
 
 // validateRequest validates a spec; old is nil for a new one.
+// The target and the requester are immutable, because the controller has made an Eviction from them. The intent
+// is not: a requester withdraws by changing it.
 func validateRequest(s, old *lifecyclev1alpha1.EvictionRequestSpec) field.ErrorList {
 	r, path, existed := declare.Rules{}, k8sfield.NewPath("spec"), old != nil
 	if !existed {
@@ -72,12 +74,16 @@ func validateRequest(s, old *lifecyclev1alpha1.EvictionRequestSpec) field.ErrorL
 	return r.Errs
 }
 
+// validatePod validates the reference to a pod of the same namespace. The UID is required, so that a later pod of
+// the same name is not evicted.
 func validatePod(r *declare.Rules, name string, uid types.UID, path *k8sfield.Path) {
 	declare.Text(r, name, path.Child("name"), validate.LongName[string])
 	declare.Text(r, uid, path.Child("uid"), validate.UUID[types.UID])
 }
 
 // forbidReserved refuses a requester in a domain of Kubernetes.
+// Capitals, spaces and dots at the end do not help to get around the rule: "Foo.K8S.io./x" is refused. So is
+// k8s.io itself.
 func forbidReserved(r *declare.Rules, requester string, path *k8sfield.Path) {
 	domain, _, _ := strings.Cut(strings.ToLower(requester), "/")
 	domain = "." + strings.TrimRight(strings.TrimSpace(domain), ".")
@@ -108,6 +114,7 @@ func validateObserved(
 		declare.MaxItems(r, conditions, path.Child("conditions"), maxConditions)
 	}
 	at := path.Child("observedGeneration")
+	// A generation that has not changed is accepted even if it is invalid.
 	if ptr.Equal(generation, old) || r.Kept(old != nil, generation != nil, true, at) {
 		return
 	}
@@ -122,6 +129,7 @@ func nameOfTarget(r *lifecyclev1alpha1.TargetResponder) string { return r.Name }
 func nameOfStatus(r *lifecyclev1alpha1.ResponderStatus) string { return r.Name }
 
 // validateDeclared applies the rules that the API types declare for a status. They follow those of validateEvictionStatus.
+// An element of a list is validated again only if it has changed; see declare.Elements.
 func validateDeclared(r *declare.Rules, s, old *lifecyclev1alpha1.EvictionStatus, path *k8sfield.Path) {
 	validateObserved(r, s.Conditions, old.Conditions, s.ObservedGeneration, old.ObservedGeneration, path)
 	at := path.Child("requesters")
@@ -157,6 +165,8 @@ func validateKey(r *declare.Rules, existed bool, name string, path *k8sfield.Pat
 	}
 }
 
+// validateTarget validates a responder of the list. The priority cannot change, because the order of the
+// responders depends on it.
 func validateTarget(r *declare.Rules, t, old *lifecyclev1alpha1.TargetResponder, path *k8sfield.Path) {
 	existed := old != nil
 	if !existed {
@@ -186,6 +196,8 @@ func notNegative(ctx context.Context, op operation.Operation, path *k8sfield.Pat
 	return validate.Minimum(ctx, op, path, value, nil, 0)
 }
 
+// validateResponder validates the fields that the API declares as unchangeable once set. The times themselves are
+// compared by progression.responder.
 func validateResponder(r *declare.Rules, s, old *lifecyclev1alpha1.ResponderStatus, path *k8sfield.Path) {
 	existed := old != nil
 	if !existed {

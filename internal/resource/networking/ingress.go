@@ -17,8 +17,11 @@ import (
 )
 
 // classAnnotation is older than the field ingressClassName.
+// It is deprecated, but some controllers still read it.
 const classAnnotation = "kubernetes.io/ingress.class"
 
+// ingress returns the kind of Ingresses. Their path in etcd has the singular, unlike that of the other kinds of
+// the group.
 func ingress(r rules) *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
@@ -62,6 +65,7 @@ func ingress(r rules) *registry.Kind {
 				table.Age,
 			},
 			Cells: func(i *networkingv1.Ingress) []any {
+				// The ports are not in the object: the API has only HTTP, and HTTPS with TLS.
 				class, ports := ptr.Deref(i.Spec.IngressClassName, table.None), "80"
 				if len(i.Spec.TLS) > 0 {
 					ports = "80, 443"
@@ -73,6 +77,7 @@ func ingress(r rules) *registry.Kind {
 	}
 }
 
+// hosts returns the first hosts of the rules. "*" means that no rule has a host, so that they apply to all hosts.
 func hosts(rules []networkingv1.IngressRule) string {
 	var names []string
 	for _, rule := range rules {

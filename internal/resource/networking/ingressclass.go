@@ -9,6 +9,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
+// ingressClass returns the kind of IngressClasses. Before KEP-2365, parameters could only be a cluster-scoped
+// object. This is still the default of parameters.scope.
 func ingressClass() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{Group: group, Package: "networking", Resource: "ingressclasses", Name: "IngressClass"},

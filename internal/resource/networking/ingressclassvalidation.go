@@ -9,6 +9,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
 
+// validateIngressClass validates the controller, for example example.com/ingress-controller, and the reference to
+// parameters. The limit of 250 characters is in the documentation of the field.
 func validateIngressClass(c *networkingv1.IngressClass) field.ErrorList {
 	const longestController = 250
 	spec := field.NewPath("spec")
@@ -18,6 +20,8 @@ func validateIngressClass(c *networkingv1.IngressClass) field.ErrorList {
 	return append(errs, field.IfPresent(spec.Child("parameters"), c.Spec.Parameters, validateIngressClassParameters)...)
 }
 
+// validateIngressClassUpdate forbids another controller: each Ingress of the class would move to it. A new class
+// is the way to do that. The parameters may change.
 func validateIngressClassUpdate(c, old *networkingv1.IngressClass) field.ErrorList {
 	return append(validateIngressClass(c),
 		declare.Immutable(c.Spec.Controller, old.Spec.Controller, field.NewPath("spec", "controller"))...)

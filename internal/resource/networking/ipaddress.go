@@ -12,6 +12,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
+// ipAddress returns the kind of IPAddresses (KEP-1880). The object with the name of an address is its reservation:
+// only one such object can exist, so no two Services get the same address.
 func ipAddress() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{
@@ -27,6 +29,8 @@ func ipAddress() *registry.Kind {
 		Metadata: registry.Metadata{
 			// The name is the address itself, in canonical form.
 			ValidateName: func(name string, _ bool) []string {
+				// For example, 192.168.1.5 is valid, and 192.168.001.005 is not; 2001:db8::1 is valid, and
+				// 2001:DB8::1 is not.
 				return declare.Texts(validation.IsValidIP(nil, name), func(err *field.Error) string { return err.Detail })
 			},
 			OnUpdate: registry.MetaWhole,
@@ -36,6 +40,8 @@ func ipAddress() *registry.Kind {
 				return validateParent(a.Spec.ParentRef, field.NewPath("spec", "parentRef"))
 			},
 			ValidateUpdate: func(a, old *networkingv1.IPAddress) field.ErrorList {
+				// An address goes to another parent only by a deletion and a creation, so that it is free in
+				// between.
 				return declare.Unchanged(a.Spec.ParentRef, old.Spec.ParentRef, field.NewPath("spec", "parentRef"))
 			},
 		}.Untyped(),

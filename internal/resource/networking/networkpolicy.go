@@ -43,6 +43,9 @@ func networkPolicy(r rules) *registry.Kind {
 	}
 }
 
+// defaultNetworkPolicy sets the defaults of networking.k8s.io/v1. The type Ingress is always a default, and Egress
+// only if there are rules for it. A policy that denies all egress has no such rules, so it must name Egress
+// itself.
 func defaultNetworkPolicy(p *networkingv1.NetworkPolicy) {
 	ports := func(ports []networkingv1.NetworkPolicyPort) {
 		for i := range ports {

@@ -16,6 +16,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
+// serviceCIDR returns the kind of ServiceCIDRs (KEP-1880): the ranges from which Services get their addresses.
 func serviceCIDR(gates features.Gates) *registry.Kind {
 	wipes := gates.Enabled(features.ServiceCIDRStatusFieldWiping)
 	k := &registry.Kind{
@@ -56,6 +57,8 @@ func serviceCIDR(gates features.Gates) *registry.Kind {
 // maxCIDRs is two: one range of each IP family.
 const maxCIDRs = 2
 
+// validateCIDRs requires one range, or one of each IP family. The notation must be canonical: 10.96.0.0/12 is
+// valid, and 10.96.0.1/12 is not, because it has bits after the prefix.
 func validateCIDRs(cidrs []string, path *field.Path) field.ErrorList {
 	switch {
 	case len(cidrs) == 0:
@@ -79,6 +82,8 @@ func validateCIDRs(cidrs []string, path *field.Path) field.ErrorList {
 }
 
 // validateCIDRsUpdate allows to add a range of the other IP family, and no other change.
+// Services have addresses of the ranges, so a range cannot change. A second range makes a cluster dual-stack.
+// Ranges that an update keeps are validated only when one is added.
 func validateCIDRsUpdate(cidrs, old []string, path *field.Path) field.ErrorList {
 	const immutable = "field is immutable"
 	var errs field.ErrorList

@@ -18,6 +18,7 @@ import (
 
 // validateNetworkPolicy validates a policy. old is nil on create. CIDRs that the old policy
 // has anywhere are not validated again.
+// Old policies may have notations that newer rules refuse, such as 010.0.0.0/8, and updates must stay possible.
 func (r rules) validateNetworkPolicy(p, old *networkingv1.NetworkPolicy) field.ErrorList {
 	had := policyCIDRs(old)
 	path, s := field.NewPath("spec"), &p.Spec
@@ -43,6 +44,8 @@ func (r rules) validateNetworkPolicy(p, old *networkingv1.NetworkPolicy) field.E
 	return errs
 }
 
+// validatePolicyPorts validates ports and ranges of ports (endPort, KEP-2079). A range needs a number as its first
+// port: a name can be a different number in each pod.
 func validatePolicyPorts(ports []networkingv1.NetworkPolicyPort, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, p := range ports {
@@ -71,6 +74,7 @@ func validatePolicyPorts(ports []networkingv1.NetworkPolicyPort, path *field.Pat
 }
 
 // ipBlocks returns the IP blocks of a policy with their paths.
+// The order of a map is random, so a caller must sort what it shows to clients.
 func ipBlocks(p *networkingv1.NetworkPolicy) map[*networkingv1.IPBlock]*field.Path {
 	blocks, path := map[*networkingv1.IPBlock]*field.Path{}, field.NewPath("spec")
 	add := func(peers []networkingv1.NetworkPolicyPeer, path *field.Path) {
@@ -110,6 +114,8 @@ func networkPolicyWarnings(p, _ *networkingv1.NetworkPolicy) []string {
 	return warnings
 }
 
+// validatePeers validates the other side of the traffic. A peer may have both selectors, which then select pods in
+// the namespaces. An IP block is meant for addresses outside the cluster and excludes selectors.
 func (r rules) validatePeers(peers []networkingv1.NetworkPolicyPeer, had []string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	for i, p := range peers {
@@ -127,6 +133,9 @@ func (r rules) validatePeers(peers []networkingv1.NetworkPolicyPeer, had []strin
 	return errs
 }
 
+// validateIPBlock requires that each exception is smaller than the block and inside it: 10.1.0.0/16 is valid for
+// the block 10.0.0.0/8, and 10.0.0.0/8 itself is not. It parses leniently, because old policies may have leading
+// zeros.
 func (r rules) validateIPBlock(b *networkingv1.IPBlock, had []string, path *field.Path) field.ErrorList {
 	if b.CIDR == "" {
 		return field.ErrorList{field.Required(path.Child("cidr"), "")}
@@ -152,6 +161,7 @@ func (r rules) validateIPBlock(b *networkingv1.IPBlock, had []string, path *fiel
 }
 
 // validateClassAnnotation compares the class of a new Ingress with the annotation that was used before the field existed.
+// It is not called on update: an Ingress of an older release may have two different classes.
 func validateClassAnnotation(i *networkingv1.Ingress) field.ErrorList {
 	class, given := i.Annotations[classAnnotation]
 	if !given || i.Spec.IngressClassName == nil || class == *i.Spec.IngressClassName {
@@ -191,6 +201,7 @@ func validateHost(host string, path *field.Path) field.ErrorList {
 	if host == "" {
 		return nil
 	}
+	// An IPv4 address is a valid DNS name and has one error; an IPv6 address has two.
 	if netutils.ParseIPSloppy(host) != nil {
 		errs := field.ErrorList{field.Invalid(path, host, "must be a DNS name, not an IP address")}
 		return append(errs, field.DNSSubdomain(path, host)...)
@@ -207,10 +218,14 @@ func maybeWildcard(path *field.Path, host string) field.ErrorList {
 }
 
 var (
+	// A proxy may remove or decode these parts of a path before it compares paths. A rule with one of them would
+	// match nothing, or another path than it says.
 	badSequences = []string{"//", "/./", "/../", "%2f", "%2F"}
 	badSuffixes  = []string{"/..", "/."}
 )
 
+// validatePaths validates the paths of a rule. With the type ImplementationSpecific only the first slash is
+// checked, and the path may be empty: the controller defines what it means, for example a regular expression.
 func (r rules) validatePaths(paths []networkingv1.HTTPIngressPath, path *field.Path) field.ErrorList {
 	if len(paths) == 0 {
 		return field.ErrorList{field.Required(path, "")}
@@ -237,6 +252,7 @@ func (r rules) validatePaths(paths []networkingv1.HTTPIngressPath, path *field.P
 	return errs
 }
 
+// validatePath validates a path of the type Exact or Prefix. It is required, at least "/".
 func validatePath(p string, path *field.Path) field.ErrorList {
 	errs := field.InvalidIf(!strings.HasPrefix(p, "/"), path, p, "must be an absolute path")
 	if p == "" {
@@ -255,6 +271,9 @@ func validatePath(p string, path *field.Path) field.ErrorList {
 	return errs
 }
 
+// validateBackend requires either a Service with one port, by name or by number, or a resource: a reference to any
+// object in the namespace, such as a bucket. Some errors are about the backend and not about a field of it, as in
+// kube-apiserver.
 func (r rules) validateBackend(b *networkingv1.IngressBackend, path *field.Path) field.ErrorList {
 	switch {
 	case b.Resource != nil && b.Service != nil:
@@ -282,6 +301,8 @@ func (r rules) validateBackend(b *networkingv1.IngressBackend, path *field.Path)
 	return errs
 }
 
+// serviceName requires the name of a Service. Without the gate RelaxedServiceNameValidation it is a label of RFC
+// 1035, which begins with a letter: "1st" is refused.
 func (r rules) serviceName(path *field.Path, name string) field.ErrorList {
 	if r.letterFirst {
 		return field.Messages(path, name, validation.IsDNS1035Label(name))
@@ -311,11 +332,15 @@ func serviceNames(i *networkingv1.Ingress) (names []string) {
 	return names
 }
 
+// startsWithDigit reports whether a name is valid only with the relaxed rule: a label of RFC 1123, not of RFC
+// 1035.
 func startsWithDigit(name string) bool {
 	return len(validation.IsDNS1035Label(name)) > 0 && len(validation.IsDNS1123Label(name)) == 0
 }
 
 // validateIngressStatusUpdate validates the load balancer status of an ingress.
+// Addresses that the old status has are not validated again: a controller may have written them before the rules
+// became strict.
 func (r rules) validateIngressStatusUpdate(i, old *networkingv1.Ingress) field.ErrorList {
 	path := field.NewPath("status", "loadBalancer", "ingress")
 	had := declare.Texts(old.Status.LoadBalancer.Ingress,

@@ -33,6 +33,7 @@ func runtimeClass() *registry.Kind {
 					return nil
 				}
 				var warnings []string
+				// The labels without the prefix exist since Kubernetes 1.14.
 				for _, label := range []string{"kubernetes.io/arch", "kubernetes.io/os"} {
 					if _, there := c.Scheduling.NodeSelector["beta."+label]; there {
 						warnings = append(warnings, `scheduling.nodeSelector: deprecated since v1.14; use "`+label+`" instead`)

@@ -11,6 +11,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
 
+// validateNewRuntimeClass validates a new object. The handler is checked by the rule that the API type declares.
+// On update it is checked by the older rule, as in kube-apiserver.
 func validateNewRuntimeClass(c *nodev1.RuntimeClass) field.ErrorList {
 	var declared declare.Rules
 	declare.Text(&declared, c.Handler, field.NewPath("handler").K8s(), validate.ShortName[string])
@@ -20,6 +22,7 @@ func validateNewRuntimeClass(c *nodev1.RuntimeClass) field.ErrorList {
 // validateRuntimeClass validates all but the handler.
 func validateRuntimeClass(c *nodev1.RuntimeClass) (errs field.ErrorList) {
 	if o := c.Overhead; o != nil {
+		// Overhead has the form of limits: names and quantities have the same rules.
 		limits := &corev1.ResourceRequirements{Limits: o.PodFixed}
 		errs = append(errs, core.ValidateResourceRequirements(limits, nil, field.NewPath("overhead"))...)
 	}

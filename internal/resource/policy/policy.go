@@ -16,6 +16,8 @@ const group = "policy"
 // Kinds returns the kinds of the group in the order of discovery.
 func Kinds() []*registry.Kind { return []*registry.Kind{podDisruptionBudget()} }
 
+// podDisruptionBudget returns the kind of PodDisruptionBudgets. Unlike for most kinds, a PUT must have the
+// resourceVersion of the object. The eviction subresource of pods counts down status.disruptionsAllowed.
 func podDisruptionBudget() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{

@@ -10,6 +10,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
 
+// validatePodDisruptionBudget validates the spec. minAvailable "100%" and maxUnavailable 0 are valid: both forbid
+// all evictions. An empty selector selects all pods of the namespace, and a missing one selects none.
+// unhealthyPodEvictionPolicy is of KEP-3017; nil means IfHealthyBudget.
 func validatePodDisruptionBudget(b *policyv1.PodDisruptionBudget) field.ErrorList {
 	path, s := field.NewPath("spec"), &b.Spec
 	var errs field.ErrorList
@@ -29,6 +32,8 @@ func validatePodDisruptionBudget(b *policyv1.PodDisruptionBudget) field.ErrorLis
 		policyv1.AlwaysAllow, policyv1.IfHealthyBudget)...)
 }
 
+// validateBudgetStatus validates a status that the disruption controller or the eviction subresource writes.
+// desiredHealthy may be more than expectedPods, for example with minAvailable 5 and three pods.
 func validateBudgetStatus(s *policyv1.PodDisruptionBudgetStatus, path *field.Path) field.ErrorList {
 	errs := metav1validation.ValidateConditions(s.Conditions, path.Child("conditions").K8s())
 	errs = append(errs, field.NonNegative(path.Child("disruptionsAllowed"), s.DisruptionsAllowed)...)

@@ -29,6 +29,8 @@ const (
 
 func deviceClasses() schema.GroupResource { return resourcev1.Resource("deviceclasses") }
 
+// tracks implements special. An extended resource is tracked only while some class stands for it. The answer
+// changes when classes are created and deleted.
 func (d deviceClaims) tracks(ctx context.Context, name corev1.ResourceName) (bool, error) {
 	if strings.HasSuffix(string(name), devicesSuffix) {
 		return true, nil
@@ -50,6 +52,8 @@ func (d deviceClaims) tracks(ctx context.Context, name corev1.ResourceName) (boo
 	return false, err
 }
 
+// use counts devices by class. With the mode All the number is not known before the allocation, so the most that
+// an allocation can have is counted. A mode that is not known counts as 0.
 func (d deviceClaims) use(ctx context.Context, obj registry.Object, used corev1.ResourceList) error {
 	c := obj.(*resourcev1.ResourceClaim)
 	devices := corev1.ResourceList{}
@@ -95,11 +99,15 @@ func (d deviceClaims) use(ctx context.Context, obj registry.Object, used corev1.
 			}
 		}
 	}
+	// The pod is charged for the extended resource already. Without the subtraction, the same device would be
+	// counted twice.
 	Add(used, Increase(requests, pod))
 	return nil
 }
 
 // owner returns what the pod uses for whose extended resources the claim was made, nil if it was made for none.
+// Only one claim is made for the extended resources of a pod. If there are several, only one may be set off
+// against the pod: that of the status or, without it, the oldest.
 func (d deviceClaims) owner(ctx context.Context, c *resourcev1.ResourceClaim) (corev1.ResourceList, error) {
 	ref := podOwner(c)
 	if ref == nil {

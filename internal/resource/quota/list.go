@@ -12,6 +12,7 @@ import (
 func Add(total, more corev1.ResourceList) {
 	for name, q := range more {
 		sum := total[name].DeepCopy()
+		// A sum has the format of its first quantity, so that 1Gi and 1Gi are shown as 2Gi.
 		if _, ok := total[name]; !ok {
 			sum.Format = q.Format
 		}
@@ -58,6 +59,7 @@ func Only(list corev1.ResourceList, names []corev1.ResourceName) corev1.Resource
 func Names(list corev1.ResourceList) []corev1.ResourceName { return slices.Sorted(maps.Keys(list)) }
 
 // Equal reports whether two lists have the same names with the same quantities.
+// The notation does not matter: 1 and 1000m are equal.
 func Equal(a, b corev1.ResourceList) bool {
 	if len(a) != len(b) {
 		return false

@@ -8,6 +8,7 @@ import (
 )
 
 // podLevel reports whether a resource can be requested for a pod as a whole.
+// These are the resources of KEP-2837.
 func podLevel(name corev1.ResourceName) bool {
 	return name == corev1.ResourceCPU || name == corev1.ResourceMemory ||
 		strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix)
@@ -47,6 +48,8 @@ func podRequests(p *corev1.Pod) corev1.ResourceList {
 }
 
 // podLimits returns the limits of a pod, as podRequests does. Overhead is added only to limits that are set.
+// A container without a limit adds nothing to the sum; missing reports such a container if a quota needs the
+// limit.
 func podLimits(p *corev1.Pod) corev1.ResourceList {
 	infeasible := resizeInfeasible(p)
 	total := needs(p, func(c *corev1.Container, s *corev1.ContainerStatus) corev1.ResourceList {
@@ -82,6 +85,8 @@ func replacePodLevel(total, list corev1.ResourceList) {
 // needs returns the most that the containers of a pod need at one time: the sum of its regular containers and sidecars
 // or, if larger, an init container together with the sidecars that are started before it. of is given the status of a
 // container that can be resized, nil if there is none.
+// For example, with containers that need 2 and 1 CPU, a sidecar with 1, and an init container with 5 that is
+// started after the sidecar, the result is max(2+1+1, 5+1) = 6.
 func needs(
 	p *corev1.Pod, of func(*corev1.Container, *corev1.ContainerStatus) corev1.ResourceList,
 ) corev1.ResourceList {
@@ -100,6 +105,7 @@ func needs(
 			continue
 		}
 		now := corev1.ResourceList{}
+		// An init container that is not a sidecar cannot be resized, so its status does not count.
 		Add(now, of(c, nil))
 		Add(now, sidecars)
 		raise(starting, now)

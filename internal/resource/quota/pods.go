@@ -32,12 +32,16 @@ var podNames = append([]corev1.ResourceName{
 // pods measures what pods request.
 type pods struct{ objects Objects }
 
+// tracks implements special. Names of huge pages and of extended resources are made of other names, for example
+// hugepages-2Mi, requests.hugepages-2Mi and requests.example.com/gpu. Extended resources have only the form with
+// requests., because their requests and limits are always equal.
 func (pods) tracks(_ context.Context, name corev1.ResourceName) (bool, error) {
 	return slices.Contains(podNames, name) || strings.HasPrefix(string(name), corev1.ResourceHugePagesPrefix) ||
 		strings.HasPrefix(string(name), corev1.ResourceRequestsHugePagesPrefix) || requestsExtended(name), nil
 }
 
 // native reports whether a name is one of Kubernetes itself, not of a device that somebody else defines.
+// For example, cpu and kubernetes.io/batch are native, and example.com/gpu is not.
 func native(name corev1.ResourceName) bool {
 	return !strings.Contains(string(name), "/") || strings.Contains(string(name), "kubernetes.io/")
 }
@@ -78,6 +82,8 @@ func Runs(p *corev1.Pod, now time.Time) bool {
 }
 
 // Overdue returns the time at which a pod that is being deleted ceases to use resources although it is still there.
+// The deletion timestamp includes the grace period once; a second grace period is added, as kube-apiserver does.
+// So a pod on a node that has gone does not fill its quota for ever.
 func Overdue(p *corev1.Pod) (time.Time, bool) {
 	if p.DeletionTimestamp == nil || p.DeletionGracePeriodSeconds == nil {
 		return time.Time{}, false
@@ -86,6 +92,7 @@ func Overdue(p *corev1.Pod) (time.Time, bool) {
 }
 
 // compute returns what requests and limits use, by the names in quotas.
+// The names cpu and requests.cpu in a quota mean the same, so both are set.
 func compute(requests, limits corev1.ResourceList) corev1.ResourceList {
 	used := corev1.ResourceList{corev1.ResourcePods: quantity(1)}
 	for name, q := range requests {
@@ -108,6 +115,9 @@ func compute(requests, limits corev1.ResourceList) corev1.ResourceList {
 	return used
 }
 
+// missing implements special. A container without a request would use nothing of the quota, although it uses the
+// node. A pod with resources for the pod as a whole is measured by these, so its containers need none. The
+// message groups containers by resource: limits.cpu for: a,b; requests.memory for: b.
 func (pods) missing(names []corev1.ResourceName, obj registry.Object) string {
 	p := obj.(*corev1.Pod)
 	if r := p.Spec.Resources; r != nil && (hasPodLevel(r.Requests) || hasPodLevel(r.Limits)) {
@@ -140,6 +150,8 @@ func (pods) scopesChanged(old, obj registry.Object) bool {
 	return Terminating(was) != Terminating(is) || bestEffort(was) != bestEffort(is)
 }
 
+// inScope implements special. The scopes come in pairs that exclude each other, except for priority classes and
+// affinity. A quota applies to a pod that is in all of its scopes.
 func (pods) inScope(s *corev1.ScopedResourceSelectorRequirement, obj registry.Object) (bool, error) {
 	p := obj.(*corev1.Pod)
 	switch s.ScopeName {
@@ -163,12 +175,14 @@ func (pods) inScope(s *corev1.ScopedResourceSelectorRequirement, obj registry.Ob
 }
 
 // Terminating reports whether a pod is in the scope Terminating: whether it has a deadline.
+// The name of the scope misleads: a pod that is being deleted is not in it. The pods of Jobs with a deadline are.
 func Terminating(p *corev1.Pod) bool {
 	return p.Spec.ActiveDeadlineSeconds != nil && *p.Spec.ActiveDeadlineSeconds >= 0
 }
 
 // bestEffort reports whether no container of a pod has requests or limits of CPU or memory.
 func bestEffort(p *corev1.Pod) bool {
+	// The class is computed when a pod is created and does not change later, not even by a resize.
 	if p.Status.QOSClass != "" {
 		return p.Status.QOSClass == corev1.PodQOSBestEffort
 	}
@@ -188,6 +202,7 @@ func bestEffort(p *corev1.Pod) bool {
 }
 
 // crossesNamespaces reports whether a rule of affinity is about pods of other namespaces.
+// An empty list and a nil selector mean the namespace of the pod itself. An empty selector means all namespaces.
 func crossesNamespaces(a *corev1.Affinity) bool {
 	if a == nil {
 		return false

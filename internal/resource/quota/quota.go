@@ -69,8 +69,10 @@ func New(r schema.GroupResource, objects Objects) *Evaluator {
 	case "":
 		switch r.Resource {
 		case "bindings", "componentstatuses", "events":
+			// The first two are not stored. Events expire by themselves.
 			return nil
 		case "configmaps", "resourcequotas", "replicationcontrollers", "secrets":
+			// These have a second, older name of their number beside count/configmaps: configmaps.
 			e.Counts = append(e.Counts, corev1.ResourceName(r.Resource))
 		case "pods":
 			e.special = pods{objects}
@@ -200,6 +202,7 @@ func (unscoped) scopesChanged(_, _ registry.Object) bool { return false }
 func (unscoped) missing([]corev1.ResourceName, registry.Object) string { return "" }
 
 // matchesValue reports whether a requirement about the name of a class holds for a value; "" stands for no class.
+// A class named "" does not exist, so an operator such as NotIn matches an object without a class.
 func matchesValue(s *corev1.ScopedResourceSelectorRequirement, value string) (bool, error) {
 	operators := map[corev1.ScopeSelectorOperator]selection.Operator{
 		corev1.ScopeSelectorOpIn: selection.In, corev1.ScopeSelectorOpNotIn: selection.NotIn,
@@ -219,6 +222,7 @@ func matchesValue(s *corev1.ScopedResourceSelectorRequirement, value string) (bo
 func quantity(n int64) resource.Quantity { return *resource.NewQuantity(n, resource.DecimalSI) }
 
 // rounded returns a quantity rounded up to a whole number.
+// For example, a claim for 0.5 bytes counts as one byte, so that sums have no fractions.
 func rounded(q resource.Quantity) resource.Quantity {
 	q = q.DeepCopy()
 	q.RoundUp(0)
@@ -229,6 +233,7 @@ func rounded(q resource.Quantity) resource.Quantity {
 func (e *Evaluator) OnlyCounts() bool { return e.special == nil }
 
 // Resources returns the resources whose objects may use one of names.
+// It is a superset: the resources that have names of their own are always in it, whatever the names are.
 func Resources(names corev1.ResourceList) []schema.GroupResource {
 	out := []schema.GroupResource{
 		corev1.Resource("configmaps"), corev1.Resource("persistentvolumeclaims"), corev1.Resource("pods"),

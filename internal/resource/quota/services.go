@@ -15,6 +15,9 @@ func (services) tracks(_ context.Context, name corev1.ResourceName) (bool, error
 	return name == corev1.ResourceServicesLoadBalancers || name == corev1.ResourceServicesNodePorts, nil
 }
 
+// use counts one node port for each port of a Service of the type NodePort or LoadBalancer, whether it is
+// allocated already or not. A load balancer that does without node ports counts only those that the client has
+// chosen. Both names are always set, also to 0.
 func (services) use(_ context.Context, obj registry.Object, used corev1.ResourceList) error {
 	s := obj.(*corev1.Service)
 	var balancers, ports int

@@ -25,6 +25,7 @@ func (volumeClaims) tracks(_ context.Context, name corev1.ResourceName) (bool, e
 
 func (volumeClaims) use(_ context.Context, obj registry.Object, used corev1.ResourceList) error {
 	c := obj.(*corev1.PersistentVolumeClaim)
+	// The annotation from before spec.storageClassName wins if it is there, even if it is empty.
 	class := c.Annotations[corev1.BetaStorageClassAnnotation]
 	if _, annotated := c.Annotations[corev1.BetaStorageClassAnnotation]; !annotated && c.Spec.StorageClassName != nil {
 		class = *c.Spec.StorageClassName
@@ -57,6 +58,8 @@ func (volumeClaims) scopesChanged(old, obj registry.Object) bool {
 		attributesClasses(obj.(*corev1.PersistentVolumeClaim)))
 }
 
+// inScope implements special. During a change of its class a claim has up to three classes and is in the scope of
+// each, because it may use any of them.
 func (volumeClaims) inScope(s *corev1.ScopedResourceSelectorRequirement, obj registry.Object) (bool, error) {
 	if s.ScopeName != corev1.ResourceQuotaScopeVolumeAttributesClass {
 		return false, nil

@@ -7,6 +7,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
 
+// clusterRole declares ClusterRoles. As for all kinds of RBAC, names may be any path segment, because built-in
+// roles have names such as system:node.
 func clusterRole() *registry.Kind {
 	return &registry.Kind{
 		Names:    registry.Names{Group: group, Package: "rbac", Resource: "clusterroles", Name: "ClusterRole"},

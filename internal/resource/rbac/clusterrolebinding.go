@@ -22,6 +22,7 @@ func clusterRoleBinding() *registry.Kind {
 		Metadata: registry.Metadata{ValidateName: declare.PathSegment, OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*rbacv1.ClusterRoleBinding]{
 			Validate: func(b *rbacv1.ClusterRoleBinding) field.ErrorList {
+				// A Role is refused, because it belongs to one namespace and the binding to none.
 				return validateBinding(b.RoleRef, b.Subjects, false, "ClusterRole")
 			},
 			ValidateUpdate: func(b, old *rbacv1.ClusterRoleBinding) field.ErrorList {

@@ -22,6 +22,8 @@ func Kinds() []*registry.Kind {
 
 func defaultRoleRef(r *rbacv1.RoleRef) { declare.Value(&r.APIGroup, group) }
 
+// defaultSubjects sets the group of users and groups, which are no API objects but belong to RBAC. A
+// ServiceAccount is in the core group, whose name is empty.
 func defaultSubjects(subjects []rbacv1.Subject) {
 	for i := range subjects {
 		if kind := subjects[i].Kind; kind == rbacv1.UserKind || kind == rbacv1.GroupKind {
@@ -42,6 +44,8 @@ func bindingColumns(roleRef, kind string) []metav1.TableColumnDefinition {
 	}
 }
 
+// bindingCells returns the cells of a row. The Role is shown with its kind, for example ClusterRole/view, because
+// a RoleBinding can have either. The lists are in the order of the subjects.
 func bindingCells(meta *metav1.ObjectMeta, ref rbacv1.RoleRef, subjects []rbacv1.Subject) []any {
 	var users, groups, accounts []string
 	for _, s := range subjects {
@@ -62,6 +66,8 @@ func bindingCells(meta *metav1.ObjectMeta, ref rbacv1.RoleRef, subjects []rbacv1
 }
 
 // validateRoleRefKept returns an error if an update of a binding changes its role.
+// A binding to another role is another permission: somebody who may only change the subjects must not be able to
+// raise what they get. To change the role, the binding is deleted and created again.
 func validateRoleRefKept(ref, old rbacv1.RoleRef) field.ErrorList {
 	if ref == old {
 		return nil

@@ -22,6 +22,7 @@ func roleBinding() *registry.Kind {
 		Metadata: registry.Metadata{ValidateName: declare.PathSegment, OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*rbacv1.RoleBinding]{
 			Validate: func(b *rbacv1.RoleBinding) field.ErrorList {
+				// A ClusterRole grants its permissions only in the namespace of the binding here.
 				return validateBinding(b.RoleRef, b.Subjects, true, "Role", "ClusterRole")
 			},
 			ValidateUpdate: func(b, old *rbacv1.RoleBinding) field.ErrorList {

@@ -18,6 +18,9 @@ func validateRules(rules []rbacv1.PolicyRule, namespaced bool) field.ErrorList {
 	return errs
 }
 
+// validateRule validates one rule. Verbs, groups and resources may be any text, because an aggregated API or a
+// custom resource may come later. The core group is the entry "", so an empty list of groups is a mistake and
+// refused. URLs such as /healthz have no namespace, so a Role cannot allow them.
 func validateRule(r *rbacv1.PolicyRule, namespaced bool, path *field.Path) field.ErrorList {
 	errs := field.RequiredIf(len(r.Verbs) == 0, path.Child("verbs"), "")
 	if len(r.NonResourceURLs) > 0 {
@@ -33,6 +36,8 @@ func validateRule(r *rbacv1.PolicyRule, namespaced bool, path *field.Path) field
 		"resource rules must supply at least one resource")...)
 }
 
+// validateClusterRole validates a ClusterRole. With an aggregationRule, a controller overwrites the rules by
+// those of the selected roles. An invalid selector gets a second error without details, as in kube-apiserver.
 func validateClusterRole(r *rbacv1.ClusterRole) field.ErrorList {
 	errs := validateRules(r.Rules, false)
 	if r.AggregationRule == nil {
@@ -66,6 +71,8 @@ func validateBinding(ref rbacv1.RoleRef, subjects []rbacv1.Subject, namespaced b
 	return errs
 }
 
+// validateSubject validates who gets a role. Names of users and groups are any text, because they come from
+// authenticators. The role and the subjects do not have to exist.
 func validateSubject(s *rbacv1.Subject, namespaced bool, path *field.Path) field.ErrorList {
 	errs := field.NotEmpty(path.Child("name"), s.Name)
 	switch s.Kind {

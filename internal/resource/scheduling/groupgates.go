@@ -75,6 +75,7 @@ func (g *groupGates) dropFromWorkload(s, old *schedulingv1beta1.WorkloadSpec) {
 }
 
 // dropFromComposites compares each template with the old one of its name.
+// The pod group templates in them are compared by their place; see dropTemplates.
 func (g *groupGates) dropFromComposites(templates, old []compositeTemplate) {
 	for i := range templates {
 		t := &templates[i]

@@ -36,6 +36,8 @@ func nonEmpty(text string) *string {
 	return &text
 }
 
+// workload validates a spec. A workload has templates of one sort, and the sort cannot change. A template can be
+// changed only as far as its fields allow; see group.
 func (v *validator) workload(s, old *schedulingv1beta1.WorkloadSpec, path *field.Path) {
 	existed := old != nil
 	var before []bool
@@ -69,6 +71,8 @@ func bounded[T any](v *validator, existed bool, list, old []T, path *field.Path,
 	return !stop
 }
 
+// templates validates the templates in a list. They are matched with the old ones by their names. None can be
+// added or removed, because groups may already have been made from them.
 func (v *validator) templates(existed bool, templates, old []template, path *field.Path) {
 	name := func(t *template) string { return t.Name }
 	if !declare.Changed(existed, templates, old) || !bounded(v, existed, templates, old, path, name) {
@@ -110,6 +114,8 @@ func (v *validator) compositeTemplates(existed bool, templates, old []compositeT
 	})
 }
 
+// podGroup validates a spec. Which group a pod group belongs to and which template it was made from is fixed when
+// it is created. A parent that was set while the gate was on may stay, because only changes are validated.
 func (v *validator) podGroup(s, old *schedulingv1beta1.PodGroupSpec, path *field.Path) {
 	existed := old != nil
 	var before *groupFields
@@ -132,6 +138,8 @@ func (v *validator) podGroup(s, old *schedulingv1beta1.PodGroupSpec, path *field
 	v.group(fieldsOfGroup(s), before, path)
 }
 
+// compositeGroup validates a spec. The reference to the workload is required here, unlike in a pod group. The
+// gate is not asked: without it the kind is not served.
 func (v *validator) compositeGroup(s, old *schedulingv1alpha3.CompositePodGroupSpec, path *field.Path) {
 	existed := old != nil
 	var before *groupFields
@@ -175,6 +183,7 @@ type groupFields struct {
 	preemption *schedulingv1beta1.PreemptionPolicy
 }
 
+// fieldsOfGroup returns the fields of a pod group, which has all fields of a template except the name.
 func fieldsOfGroup(s *schedulingv1beta1.PodGroupSpec) *groupFields {
 	return fieldsOfTemplate(&template{
 		SchedulingPolicy: s.SchedulingPolicy, SchedulingConstraints: s.SchedulingConstraints,
@@ -206,6 +215,8 @@ func fieldsOfTemplate(t *template) *groupFields {
 	return f
 }
 
+// fieldsOfComposite returns the fields of a composite template. A gang counts groups there, not pods:
+// minGroupCount. Claims belong to pod groups only.
 func fieldsOfComposite(t *compositeTemplate) *groupFields {
 	f := &groupFields{
 		composite: true, template: true, basic: t.SchedulingPolicy.Basic != nil, class: t.PriorityClassName,
@@ -244,6 +255,9 @@ func fieldsOfCompositeGroup(s *schedulingv1alpha3.CompositePodGroupSpec) *groupF
 	return f
 }
 
+// group validates the fields that all sorts have. Only the size of a gang can be changed later, and not in a
+// composite group. In a group the disruption mode is required, but the defaults set it; a template may leave it
+// out.
 func (v *validator) group(f, old *groupFields, path *field.Path) {
 	existed := old != nil
 	if !existed {
@@ -287,6 +301,8 @@ func (v *validator) group(f, old *groupFields, path *field.Path) {
 }
 
 // policy validates the policy of a group, in which the number of members of a gang may change.
+// basic and gang exclude each other and cannot be exchanged. The number may change so that a workload can be
+// scaled: the scheduler uses it only for pods that it has not placed yet.
 func (v *validator) policy(f, old *groupFields, path *field.Path) {
 	var before []bool
 	if old != nil {
@@ -336,6 +352,8 @@ func (v *validator) constraints(existed bool, f, old *groupFields, path *field.P
 // maxClaims is the most claims of a group.
 const maxClaims = schedulingv1beta1.MaxPodGroupResourceClaims
 
+// claims validates the claims that the pods of a group share. They cannot change. A pod uses one by a claim in
+// its own spec with the same name and the same source.
 func (v *validator) claims(existed bool, claims, old []schedulingv1beta1.PodGroupResourceClaim, path *field.Path) {
 	if !declare.Changed(existed, claims, old) {
 		return
@@ -354,6 +372,8 @@ func (v *validator) claims(existed bool, claims, old []schedulingv1beta1.PodGrou
 		})
 }
 
+// claimStatuses validates which claims were made from templates. g.validateStatus requires that their names are
+// those of claims of the spec.
 func (v *validator) claimStatuses(statuses, old []schedulingv1beta1.PodGroupResourceClaimStatus, path *field.Path) {
 	if !declare.Changed(true, statuses, old) || declare.MaxItems(&v.Rules, statuses, path, maxClaims) {
 		return

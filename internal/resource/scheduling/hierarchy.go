@@ -20,8 +20,12 @@ type (
 )
 
 // maxDepth is how many templates may be on the way from a workload to a template, with this one.
+// For example, workload > composite > composite > composite > template is allowed, and one composite template
+// more is not.
 const maxDepth = 4
 
+// validateHierarchy validates what concerns several templates. A group refers to its template by workload and
+// name only, so names are unique in the whole hierarchy.
 func validateHierarchy(s *schedulingv1beta1.WorkloadSpec, path *field.Path) field.ErrorList {
 	names := sets.New[string]()
 	for i := range s.PodGroupTemplates {
@@ -73,6 +77,8 @@ func depth(t *compositeTemplate) int {
 }
 
 // validateOnePriority allows one priority and one class in all templates of a workload.
+// There is at most one error, without a value. Its text depends on where the difference is: among the templates
+// of the workload itself, or with those below composite templates.
 func validateOnePriority(s *schedulingv1beta1.WorkloadSpec, path *field.Path) field.ErrorList {
 	same := &samePriority{}
 	for i := range s.PodGroupTemplates {

@@ -75,6 +75,7 @@ func podGroupKind(gates features.Gates) *registry.Kind {
 
 // defaultOnRead returns the path of the field preemptionPolicy, which has that number in the spec, if its gate is on: an
 // object that was stored while it was off has no value.
+// number is 9 in PodGroup and 8 in CompositePodGroup.
 func (g *groupGates) defaultOnRead(number int32) [][]int32 {
 	if !g.preemption {
 		return nil
@@ -82,6 +83,9 @@ func (g *groupGates) defaultOnRead(number int32) [][]int32 {
 	return [][]int32{{2, number}}
 }
 
+// podGroupCells returns the cells of a row. A group about to be disrupted shows the reason, such as
+// PreemptionByScheduler, in place of its state. Scheduled means that the group was scheduled once; it stays so
+// when pods are evicted.
 func podGroupCells(p *podGroup) []any {
 	workload, status := table.None, "Pending"
 	if r := p.Spec.WorkloadRef; r != nil {

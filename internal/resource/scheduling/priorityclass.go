@@ -44,6 +44,8 @@ func priorityClass() *registry.Kind {
 			GenerationOf:   func(*schedulingv1.PriorityClass) any { return nil },
 			ValidateCreate: validateClass,
 			ValidateUpdate: func(c, old *schedulingv1.PriorityClass) field.ErrorList {
+				// Pods have copies of the value and of the policy from when they were created. A changed class
+				// would say something else than its pods have.
 				errs := field.ForbiddenIf(c.Value != old.Value, field.NewPath("value"), "may not be changed in an update.")
 				return append(errs,
 					declare.Immutable(c.PreemptionPolicy, old.PreemptionPolicy, field.NewPath("preemptionPolicy"))...)

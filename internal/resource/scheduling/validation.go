@@ -12,6 +12,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/field"
 )
 
+// A class of a user has no name with systemPrefix and no value above highestUserPriority, so that no pod of a
+// user preempts the components of the cluster.
 const (
 	systemPrefix        = "system-"
 	highestUserPriority = 1000000000
@@ -23,6 +25,8 @@ var systemClasses = map[string]int32{
 	"system-node-critical":    2*highestUserPriority + 1000,
 }
 
+// validateClass validates a new class. A system class may only be created as it is defined, which lets a server
+// create it again after somebody has removed it from the store. Negative values are allowed.
 func validateClass(c *schedulingv1.PriorityClass) field.ErrorList {
 	var errs field.ErrorList
 	switch {

@@ -15,12 +15,15 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
+// csiDriver returns the kind of CSIDrivers. The vendor of a driver creates one; the kubelet, the scheduler and the
+// attach-detach controller read how they have to treat its volumes.
 func csiDriver(gates features.Gates) *registry.Kind {
 	disabled := disabledInCSIDriver(gates)
 	scaling, mountLabels := gates.Enabled(features.VolumeLimitScaling), gates.Enabled(features.SELinuxMountReadWriteOncePod)
 	tokenSecrets := gates.Enabled(features.CSIServiceAccountTokenSecrets)
 	var defaultOnRead [][]int32
 	if scaling { // older releases have stored drivers without preventPodSchedulingIfMissing
+		// The path is spec.preventPodSchedulingIfMissing.
 		defaultOnRead = [][]int32{{2, 11}}
 	}
 	spec := storagev1.CSIDriverSpec{}.SwaggerDoc()
@@ -51,6 +54,8 @@ func csiDriver(gates features.Gates) *registry.Kind {
 			},
 			ValidateUpdate: validateCSIDriverUpdate,
 			Warn: func(d, old *storagev1.CSIDriver) []string {
+				// Without the field, the kubelet passes tokens in the volume context, which a driver may write to
+				// its log.
 				if !tokenSecrets || len(d.Spec.TokenRequests) == 0 || d.Spec.ServiceAccountTokenInSecrets != nil {
 					return nil
 				}
@@ -77,6 +82,8 @@ func csiDriver(gates features.Gates) *registry.Kind {
 	}
 }
 
+// defaultCSIDriver sets the defaults that need no gate. They describe a driver that says nothing about itself: its
+// volumes are attached before they are mounted, and are volumes of claims.
 func defaultCSIDriver(d *storagev1.CSIDriver) {
 	declare.Pointer(&d.Spec.AttachRequired, true)
 	declare.Pointer(&d.Spec.PodInfoOnMount, false)
@@ -88,6 +95,8 @@ func defaultCSIDriver(d *storagev1.CSIDriver) {
 	declare.Pointer(&d.Spec.RequiresRepublish, false)
 }
 
+// disabledInCSIDriver returns the fields with a gate. A field keeps its value on update if the old driver has one,
+// so that a gate can be turned off without a change of stored drivers.
 func disabledInCSIDriver(gates features.Gates) declare.Disabled[*storagev1.CSIDriver] {
 	return declare.DisabledOf(gates,
 		declare.Part(features.VolumeLimitScaling,

@@ -8,6 +8,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
 
+// validateCSIDriverUpdate forbids changes of two fields. podInfoOnMount and fsGroupPolicy may change since 1.29,
+// and storageCapacity since 1.23.
 func validateCSIDriverUpdate(d, old *storagev1.CSIDriver) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := validateCSIDriverSpec(&d.Spec, path)
@@ -30,6 +32,7 @@ func validateCSIDriverSpec(s *storagev1.CSIDriverSpec, path *field.Path) field.E
 	}
 	errs = append(errs, field.AtLeast(path.Child("nodeAllocatableUpdatePeriodSeconds"),
 		s.NodeAllocatableUpdatePeriodSeconds, leastPeriod, "must be greater than or equal to 10 seconds")...)
+	// The value false is refused too.
 	if in := s.ServiceAccountTokenInSecrets; in != nil && len(s.TokenRequests) == 0 {
 		errs = append(errs, field.Invalid(path.Child("serviceAccountTokenInSecrets"), *in,
 			"serviceAccountTokenInSecrets is set but no tokenRequests are specified"))
@@ -37,6 +40,9 @@ func validateCSIDriverSpec(s *storagev1.CSIDriverSpec, path *field.Path) field.E
 	return errs
 }
 
+// validateTokenRequests has the same limits of the expiration as a TokenRequest, which the kubelet creates from
+// it. Audiences differ, because the driver gets a map of tokens by audience. Only one audience can be empty, which
+// means the audiences of the API server.
 func validateTokenRequests(requests []storagev1.TokenRequest, path *field.Path) field.ErrorList {
 	const least, most = 10 * 60, 1 << 32 // seconds
 	var errs field.ErrorList

@@ -11,6 +11,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
+// csiNode returns the kind of CSINodes. The kubelet creates one with the name of its node, and adds a driver to it
+// when the driver registers.
 func csiNode(gates features.Gates) *registry.Kind {
 	disabled := declare.DisabledOf(gates, declare.Part(features.CSIVolumeHealth,
 		func(n *storagev1.CSINode) bool { return len(n.Status.StorageHealth) > 0 },

@@ -26,6 +26,8 @@ func validateCSINode(n *storagev1.CSINode) field.ErrorList {
 
 // validateCSINodeUpdate forbids changes of a driver that stays. mutable allows changes of the number of volumes that it can
 // attach.
+// The kubelet adds and removes drivers when they register and unregister, so the list itself may change. The
+// number of volumes is mutable since KEP-4876.
 func validateCSINodeUpdate(n, old *storagev1.CSINode, mutable bool) field.ErrorList {
 	errs := validateCSINode(n)
 	for _, was := range old.Spec.Drivers {
@@ -34,6 +36,7 @@ func validateCSINodeUpdate(n, old *storagev1.CSINode, mutable bool) field.ErrorL
 				continue
 			}
 			if mutable {
+				// Both are copies of the list items, so the objects do not change.
 				is.Allocatable, was.Allocatable = nil, nil
 			}
 			if !equality.Semantic.DeepEqual(is, was) {

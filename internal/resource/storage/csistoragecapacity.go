@@ -8,6 +8,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
 
+// csiStorageCapacity returns the kind of CSIStorageCapacities (KEP-1472). The external-provisioner of a driver
+// creates one for each pair of a class and a topology; the scheduler compares it with the sizes of claims.
 func csiStorageCapacity() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{

@@ -25,6 +25,7 @@ func validateCSIStorageCapacity(c *storagev1.CSIStorageCapacity, anyValues bool)
 }
 
 // validateCSIStorageCapacityUpdate forbids changes of what the capacity is about.
+// If the old topology has values that labels cannot have, the new one may have them too: it is the same.
 func validateCSIStorageCapacityUpdate(c, old *storagev1.CSIStorageCapacity) field.ErrorList {
 	invalidBefore := old.NodeTopology != nil && len(metav1validation.ValidateLabelSelector(
 		old.NodeTopology, metav1validation.LabelSelectorValidationOptions{}, nil)) > 0

@@ -14,11 +14,14 @@ import (
 )
 
 // The annotations that mark the default class.
+// The beta annotation is from before 1.6. Clients may still use it.
 const (
 	defaultClassAnnotation     = "storageclass.kubernetes.io/is-default-class"
 	betaDefaultClassAnnotation = "storageclass.beta.kubernetes.io/is-default-class"
 )
 
+// storageClass returns the kind of StorageClasses. They have no spec: the fields are at the top level of the
+// object.
 func storageClass() *registry.Kind {
 	doc := storagev1.StorageClass{}.SwaggerDoc()
 	return &registry.Kind{
@@ -97,6 +100,7 @@ func effectiveDefault(all []*storagev1.StorageClass) *storagev1.StorageClass {
 }
 
 // deprecatedTopology maps deprecated node labels to the labels that replaced them.
+// Old provisioners may still use them, so they are only a warning.
 var deprecatedTopology = map[string]string{
 	corev1.LabelFailureDomainBetaZone:   `deprecated since v1.17; use "topology.kubernetes.io/zone" instead`,
 	corev1.LabelFailureDomainBetaRegion: `deprecated since v1.17; use "topology.kubernetes.io/region" instead`,

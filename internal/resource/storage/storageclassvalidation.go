@@ -12,6 +12,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 )
 
+// validateStorageClass validates a class. It refuses the reclaim policy Recycle, which a PersistentVolume may
+// have.
 func validateStorageClass(c *storagev1.StorageClass) field.ErrorList {
 	errs := validateDriver(c.Provisioner, field.NewPath("provisioner"))
 	errs = append(errs, validateParameters(c.Parameters, field.NewPath("parameters"))...)
@@ -31,6 +33,8 @@ func validateStorageClass(c *storagev1.StorageClass) field.ErrorList {
 	return append(errs, validateAllowedTopologies(c.AllowedTopologies, field.NewPath("allowedTopologies"))...)
 }
 
+// validateStorageClassUpdate forbids changes of how volumes are provisioned: volumes of the class exist that were
+// provisioned in the old way. mountOptions, allowVolumeExpansion and allowedTopologies may change.
 func validateStorageClassUpdate(c, old *storagev1.StorageClass) field.ErrorList {
 	errs := validateStorageClass(c)
 	errs = append(errs, declare.Unchanged(c.Parameters, old.Parameters, field.NewPath("parameters"))...)
@@ -60,6 +64,7 @@ func validateAllowedTopologies(terms []corev1.TopologySelectorTerm, path *field.
 	return errs
 }
 
+// sameTopology compares sets: the order of keys and of values does not matter.
 func sameTopology(a, b map[string]sets.Set[string]) bool {
 	if len(a) != len(b) {
 		return false

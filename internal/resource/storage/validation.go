@@ -23,6 +23,7 @@ func validateDriver(name string, path *field.Path) field.ErrorList {
 }
 
 // validateParameters validates the parameters that a driver gets.
+// Their names have no form: each driver defines its own.
 func validateParameters(parameters map[string]string, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	if len(parameters) > maxParameters {

@@ -12,6 +12,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
+// volumeAttachment returns the kind of VolumeAttachments. The attach-detach controller creates one to ask for a
+// volume on a node. The external-attacher of the driver attaches the volume and writes the status.
 func volumeAttachment(gates features.Gates) *registry.Kind {
 	disabled := disabledInVolumeAttachment(gates)
 	spec, source := storagev1.VolumeAttachmentSpec{}.SwaggerDoc(), storagev1.VolumeAttachmentSource{}.SwaggerDoc()
@@ -64,6 +66,8 @@ func defaultVolumeAttachment(a *storagev1.VolumeAttachment) {
 	}
 }
 
+// disabledInVolumeAttachment returns the gate of the codes in errors, which are gRPC codes. With the gate, the
+// kubelet reads from the code that a node can attach no more volumes, and updates the number in CSINode.
 func disabledInVolumeAttachment(gates features.Gates) declare.Disabled[*storagev1.VolumeAttachment] {
 	code := func(get func(*storagev1.VolumeAttachmentStatus) *storagev1.VolumeError) declare.Gated[*storagev1.VolumeAttachment] {
 		return declare.Part(features.MutableCSINodeAllocatableCount,

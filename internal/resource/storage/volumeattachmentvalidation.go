@@ -18,6 +18,8 @@ const (
 	maxVolumeErrorMessage = 1024
 )
 
+// validateNewVolumeAttachment validates the attacher by declared rules (KEP-5073), whose errors come after all
+// others. An update validates the attacher by the older rule for names of CSI drivers.
 func validateNewVolumeAttachment(a *storagev1.VolumeAttachment) field.ErrorList {
 	const longestAttacher = 63
 	var declared declare.Rules
@@ -39,6 +41,8 @@ func validateVolumeAttachment(a *storagev1.VolumeAttachment) (errs field.ErrorLi
 	return append(errs, validateAttachmentStatus(&a.Status, field.NewPath("status"))...)
 }
 
+// validateVolumeAttachmentUpdate validates updates of the object and of its status. The spec cannot change:
+// another volume or another node needs another VolumeAttachment.
 func validateVolumeAttachmentUpdate(a, old *storagev1.VolumeAttachment) field.ErrorList {
 	path := field.NewPath("spec")
 	errs := core.ValidateCSIDriverName(a.Spec.Attacher, path.Child("attacher"))
@@ -46,6 +50,8 @@ func validateVolumeAttachmentUpdate(a, old *storagev1.VolumeAttachment) field.Er
 	return append(errs, declare.Unchanged(a.Spec, old.Spec, path)...)
 }
 
+// validateAttachmentSource requires one source. An inline volume is one in the spec of a pod that has no
+// PersistentVolume: it is translated to a CSI volume when the driver in the tree was migrated to CSI.
 func validateAttachmentSource(s *storagev1.VolumeAttachmentSource, path *field.Path) field.ErrorList {
 	const one = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
 	switch {

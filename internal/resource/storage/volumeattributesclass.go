@@ -10,6 +10,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
 
+// volumeAttributesClass returns the kind of VolumeAttributesClasses (KEP-3751): parameters of volumes that may
+// change after the provisioning. A claim changes them by the name of another class.
 func volumeAttributesClass() *registry.Kind {
 	return &registry.Kind{
 		Names: registry.Names{

@@ -16,6 +16,8 @@ func validateVolumeAttributesClass(c *storagev1.VolumeAttributesClass) field.Err
 	return append(errs, validateParameters(c.Parameters, field.NewPath("parameters"))...)
 }
 
+// validateVolumeAttributesClassUpdate forbids all changes. The driver is told about new parameters only when a
+// claim names another class, so volumes would not get a change of the class itself.
 func validateVolumeAttributesClassUpdate(c, old *storagev1.VolumeAttributesClass) field.ErrorList {
 	errs := validateVolumeAttributesClass(c)
 	errs = append(errs, field.ForbiddenIf(c.DriverName != old.DriverName, field.NewPath("driverName"),

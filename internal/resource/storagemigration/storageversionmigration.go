@@ -83,6 +83,8 @@ func state(s *migrationv1.StorageVersionMigrationStatus) string {
 	return out
 }
 
+// validateResource validates the resource to migrate. It has no version, because a migration writes the objects
+// again in the version that the server stores them in. The resource does not have to exist.
 func validateResource(r metav1.GroupResource, path *field.Path) field.ErrorList {
 	errs := field.RequiredIf(r.Resource == "", path.Child("resource"), "resource is required to be set")
 	if r.Resource != "" {
@@ -94,10 +96,13 @@ func validateResource(r metav1.GroupResource, path *field.Path) field.ErrorList 
 	return errs
 }
 
+// validateStatus validates what the controller of migrations reports. resourceVersion is that of the resource at
+// the time when the controller first saw the migration. It and the two final conditions cannot be taken back.
 func validateStatus(s, old *migrationv1.StorageVersionMigrationStatus, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
 	version, conditions := path.Child("resourceVersion"), path.Child("conditions")
 	if v := s.ResourceVersion; v != "" {
+		// The comparison with itself only parses the text: a positive decimal number without leading zeros.
 		if _, err := resourceversion.CompareResourceVersion(v, v); err != nil {
 			errs = append(errs, field.Invalid(version, v, err.Error()))
 		}

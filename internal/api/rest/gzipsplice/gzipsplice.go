@@ -60,16 +60,19 @@ func Compress(text []byte) (Piece, error) {
 		err = c.w.Flush()
 	}
 	c.w.Reset(nil)
+	// The compressor goes back to the pool with its buffer, so the piece is a copy.
 	return bytes.Clone(c.out), err
 }
 
 // header begins every stream: deflate, no name, no time, unknown system.
 var header = []byte{0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 255}
 
-// lastBlock is an empty block of fixed codes that is marked as the last.
+// lastBlock is an empty block of fixed codes that is marked as the last. Pieces do not mark their last block, so
+// that another piece can follow.
 var lastBlock = []byte{3, 0}
 
-// maxStored is the largest number of bytes in a block without compression.
+// maxStored is the largest number of bytes in a block without compression. The length has 16 bits (RFC 1951
+// section 3.2.4).
 const maxStored = 1<<16 - 1
 
 // Writer writes one gzip stream. After an error it writes nothing any more; Close
@@ -89,7 +92,8 @@ func NewWriter(out io.Writer, chunk int, buf []byte) *Writer {
 	return &Writer{out: out, chunk: chunk, buf: append(buf[:0], header...)}
 }
 
-// Piece appends the text of a piece.
+// Piece appends the text of a piece. The checksum is continued by one multiplication; the text itself is not
+// needed.
 func (w *Writer) Piece(p Piece) {
 	if len(p) < headSize {
 		w.fail(errors.New("zipped: not a piece"))

@@ -17,12 +17,14 @@ func multiply(a, b uint32) uint32 {
 		if a&one != 0 {
 			product ^= b
 		}
+		// Bits are reversed, so multiplying by x is a shift to the right. A bit that falls out is x^32, which
+		// crcPoly reduces.
 		b = b>>1 ^ crcPoly&-(b&1) // times x
 	}
 	return product
 }
 
-// factor returns x^(8n).
+// factor returns x^(8n). It squares repeatedly, so it takes at most 63 steps for any length.
 func factor(n int64) uint32 {
 	power := uint32(one)
 	for square := uint32(aByte); n > 0; n >>= 1 {

@@ -37,7 +37,8 @@ type Accepted struct {
 // where it is turned on, CBOR.
 type Formats struct{ CBOR bool }
 
-// media returns the encodings in the order of preference.
+// media returns the encodings in the order of preference. A range such as application/* matches all of them and
+// gets JSON.
 func (f Formats) media() []scheme.Media {
 	if f.CBOR {
 		return []scheme.Media{scheme.JSON, scheme.YAML, scheme.Protobuf, scheme.CBOR}
@@ -119,7 +120,9 @@ func (f Formats) Response(r *http.Request, e Endpoint) (Accepted, error) {
 	return Accepted{}, apierr.NotAcceptable("only the following media types are accepted: " + strings.Join(types, ", "))
 }
 
-// producible reports whether any media type in the header, without its parameters, is supported.
+// producible reports whether any media type in the header, without its parameters, is supported. This is the
+// check of the router in kube-apiserver, which comes before its handlers. It does not know parameters, so
+// application/json;as=Table passes.
 func (f Formats) producible(header string, e Endpoint) bool {
 	types := f.types()
 	if e.Text {
@@ -155,6 +158,7 @@ func (f Formats) notProducible(e Endpoint) error {
 // if the parameters of the range exclude it.
 func accept(c *apiresponse.MediaRange, m scheme.Media, e Endpoint) (Accepted, bool) {
 	a := Accepted{Media: m}
+	// A stream of YAML documents has no frames, so a watch cannot be YAML.
 	if e.Stream && m == scheme.YAML {
 		return a, false
 	}
@@ -165,12 +169,15 @@ func accept(c *apiresponse.MediaRange, m scheme.Media, e Endpoint) (Accepted, bo
 	if !c.RequestsConversion() {
 		return a, !e.Unstructured || m != scheme.Protobuf
 	}
+	// kubectl sends several ranges: a Table in v1, a Table in v1beta1, and plain JSON. The first one that a path
+	// can answer counts.
 	version := c.Params["v"]
 	if !e.Transforms || c.Params["g"] != "meta.k8s.io" || version != "v1" && version != "v1beta1" {
 		return a, false
 	}
 	a.AsVersion = version
 	switch c.Params["as"] {
+	// Cells have no fixed type, so a Table has no protobuf encoding.
 	case "Table":
 		a.As = Table
 		return a, m != scheme.Protobuf && !e.NoTable
@@ -184,7 +191,7 @@ func accept(c *apiresponse.MediaRange, m scheme.Media, e Endpoint) (Accepted, bo
 	return a, true
 }
 
-// Body returns the encoding of the request's body.
+// Body returns the encoding of the request's body. Without a Content-Type the body is JSON.
 func (f Formats) Body(r *http.Request) (scheme.Media, error) {
 	header := r.Header.Get("Content-Type")
 	if header == "" || header == scheme.TypeJSON {

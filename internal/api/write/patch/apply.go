@@ -31,6 +31,7 @@ func Apply(body []byte, v Validation) (Configuration, error) {
 		return c, nil
 	}
 	var c Configuration
+	// Aliases can make a large document from a small body, so this check comes before decoding.
 	if err := scheme.CheckYAML(body); err != nil {
 		return Configuration{}, kerrors.NewBadRequest(
 			fmt.Sprintf("error decoding patch: error converting YAML to JSON: %v", err),
@@ -42,6 +43,8 @@ func Apply(body []byte, v Validation) (Configuration, error) {
 	if err := scheme.CheckTreeDepth(c.Object); err != nil {
 		return Configuration{}, kerrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 	}
+	// The strict decoder fails at duplicates. So the values come from the first decoding, and this one only finds
+	// the error.
 	if v.checks() {
 		c.duplicates = yaml.UnmarshalStrict(body, &map[string]any{})
 	}
@@ -152,6 +155,7 @@ func wholeNumbers(value any) any {
 // Duplicates returns the warnings or the error for duplicate fields in c; call it after the apply itself succeeded.
 func (c Configuration) Duplicates(v Validation) (warnings []string, err error) {
 	switch {
+	// Unknown fields are not reported here: the schema finds them when the configuration is applied.
 	case c.duplicates == nil || !v.checks():
 		return nil, nil
 	case v == Strict:

@@ -33,6 +33,7 @@ func (p Patch) Document(
 	if err != nil {
 		return nil, err
 	}
+	// The object stays empty. It has no name then, and the caller refuses it.
 	if !d.Tree && hasNoVersion(after) {
 		return unknownMembers(after), nil
 	}

@@ -27,10 +27,12 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/scheme/jsonpatch"
 )
 
-// MaxOperations limits the operations of a JSON patch.
+// MaxOperations limits the operations of a JSON patch. kube-apiserver has the same limit. A body of 3 MiB has
+// room for far more, and each operation may copy or move a part of the document.
 const MaxOperations = 10000
 
-// Validation is the fieldValidation of a request: how unknown and duplicate fields are handled.
+// Validation is the fieldValidation of a request: how unknown and duplicate fields are handled. Ignore drops such
+// fields silently, Warn drops them with a warning, and Strict refuses the request (KEP-2885).
 type Validation string
 
 const (
@@ -39,10 +41,12 @@ const (
 	Strict Validation = metav1.FieldValidationStrict
 )
 
-// checks reports whether the server looks for unknown and duplicate fields.
+// checks reports whether the server looks for unknown and duplicate fields. Strict decoding takes longer, so it
+// is done only if somebody gets its results.
 func (v Validation) checks() bool { return v == Warn || v == Strict }
 
-// jsonPatchOp is an operation in the form in which it is checked before it is applied.
+// jsonPatchOp is an operation in the form in which it is checked before it is applied. With it, a misspelled
+// member such as "paht" is found, which the library ignores.
 type jsonPatchOp struct {
 	Op    string `json:"op"`
 	Path  string `json:"path"`
@@ -89,6 +93,7 @@ func JSON(doc, body []byte, v Validation) (patched []byte, strict []error, err e
 // Merge applies a JSON merge patch to doc. See JSON for strict and ownership.
 func Merge(doc, body []byte, v Validation) (patched []byte, strict []error, err error) {
 	if v.checks() {
+		// The tree is decoded only for its strict errors; the library works on the bytes.
 		var tree map[string]any
 		if strict, err = scheme.UnmarshalTreeStrict(body, &tree); err != nil {
 			return nil, nil, kerrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
@@ -97,6 +102,8 @@ func Merge(doc, body []byte, v Validation) (patched []byte, strict []error, err 
 	if err := scheme.CheckDepth(body); err != nil {
 		return nil, nil, kerrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 	}
+	// The library parses everything below each level of the patch again, so the depth times the size is about
+	// what it reads.
 	if scheme.Depth(body)*(len(doc)+len(body)) > jsonpatch.MaxPathBytes {
 		return mergeDeep(doc, body, strict)
 	}
@@ -131,6 +138,7 @@ func numbered(doc []byte) (map[string]any, bool) {
 	var tree map[string]any
 	d := json.NewDecoder(bytes.NewReader(doc))
 	d.UseNumber()
+	// A literal null decodes to no map; it is not an object.
 	if d.Decode(&tree) != nil || tree == nil {
 		return nil, false
 	}
@@ -196,7 +204,8 @@ func unprocessable(err error) error {
 	)
 }
 
-// plain returns an error with the code 500 and the text of err, without a reason.
+// plain returns an error with the code 500 and the text of err, without a reason. kube-apiserver answers so to
+// errors for which its code has chosen no status.
 func plain(err error) error {
 	return &kerrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Message: err.Error(),

@@ -55,6 +55,7 @@ func MergeParts(original, into runtime.Object, body []byte) bool {
 	if !ok || hasFraction(changes) {
 		return false
 	}
+	// A result of another kind or version is an error, or an empty object; only Document reports these.
 	for _, name := range []string{"apiVersion", "kind"} {
 		if _, named := changes[name]; named {
 			return false
@@ -91,6 +92,8 @@ func holdsJSON(t reflect.Type) bool {
 	return holds
 }
 
+// searchJSON returns false for a type that it is already searching (seen): otherwise a type that contains itself
+// would never end.
 func searchJSON(t reflect.Type, seen map[reflect.Type]bool) bool {
 	if t == reflect.TypeFor[runtime.RawExtension]() || seen[t] {
 		return !seen[t]
@@ -128,7 +131,8 @@ func hasFraction(v any) bool {
 }
 
 // A part has those top-level fields of an object that a patch names. All other fields are copied, because
-// converting them to a tree and back would cost more than everything else.
+// converting them to a tree and back would cost more than everything else. For example, a patch of the labels of
+// a pod converts metadata without managedFields, and neither spec nor status.
 type part struct {
 	original reflect.Value
 	// touched are the indexes of the fields that the patch names; embedded fields
@@ -147,6 +151,7 @@ func newPart(original, into runtime.Object, patch map[string]any) (part, bool) {
 		return part{}, false
 	}
 	p := part{original: v.Elem(), touched: make([]bool, v.Elem().NumField()), names: map[string]bool{}}
+	// A directive at the top, such as "$patch": "replace", concerns fields that the patch does not name.
 	for name := range patch {
 		if strings.HasPrefix(name, "$") {
 			return part{}, false
@@ -155,6 +160,7 @@ func newPart(original, into runtime.Object, patch map[string]any) (part, bool) {
 	for i := range p.touched {
 		field := p.original.Type().Field(i)
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		// This is the embedded TypeMeta.
 		if name == "" && field.Anonymous {
 			p.touched[i], p.names["apiVersion"], p.names["kind"] = true, true, true
 			continue
@@ -180,6 +186,8 @@ func namesLabels(metadata any) bool {
 	return ok
 }
 
+// tree returns the touched fields as a tree. The conversion also writes empty fields whose JSON tag has no
+// omitempty, such as an empty spec; they are not part of the patch and are removed.
 func (p part) tree() (map[string]any, error) {
 	some := reflect.New(p.original.Type())
 	for i, touched := range p.touched {
@@ -199,7 +207,8 @@ func (p part) tree() (map[string]any, error) {
 	return tree, err
 }
 
-// complete copies the fields that the patch does not name into the patched object.
+// complete copies the fields that the patch does not name into the patched object. It copies them deeply, because
+// original is shared with other readers.
 func (p part) complete(into runtime.Object) {
 	rest := reflect.New(p.original.Type())
 	for i, touched := range p.touched {

@@ -15,6 +15,8 @@ func MergeTree(doc, changes map[string]any) {
 	}
 }
 
+// mergedValue returns the result of a patch v of a value. As in the library that Merge uses, a list that replaces
+// an object keeps the nulls in it; a list that replaces another value loses the null members of its objects.
 func mergedValue(current, v any) any {
 	object, ok := current.(map[string]any)
 	if !ok {

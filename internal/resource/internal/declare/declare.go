@@ -35,6 +35,8 @@ func Pointer[T any](p **T, value T) {
 }
 
 // RoundUp rounds quantities up to thousandths, the highest precision in the API.
+// kube-apiserver does the same when it decodes: 0.0001 CPU becomes 1m. The result is never less than what was
+// asked for.
 func RoundUp(list corev1.ResourceList) {
 	for name, q := range list {
 		q.RoundUp(resource.Milli)
@@ -100,6 +102,8 @@ func Review[T any, P interface {
 }
 
 // FieldLabel returns the error for an unknown field label, without the name of the kind.
+// kube-apiserver words this error differently from kind to kind, and clients see the text. Each kind therefore
+// names one of the three functions.
 func FieldLabel(_, label string) error {
 	return kerrors.NewBadRequest("field label not supported: " + label)
 }
@@ -122,6 +126,7 @@ func FieldLabelForGVK(group, kind string) func(version, label string) error {
 
 // PodNameWarnings returns a warning if a name is not a DNS label, for objects whose pods have
 // names and hostnames with that name.
+// For example, my.job is a valid name of a Job, but a hostname cannot have a dot.
 func PodNameWarnings(name string) []string {
 	msgs := names.IsDNS1123Label(name)
 	if len(msgs) == 0 {

@@ -41,6 +41,7 @@ func DisabledOf[T any](gates features.Gates, parts ...Gated[T]) Disabled[T] {
 }
 
 // DropNew removes the parts from a new object.
+// A new object gets no error for such a part: it is treated like a field that the server does not know.
 func (d Disabled[T]) DropNew(obj T) {
 	for i := range d {
 		d[i].Drop(obj)
@@ -48,6 +49,8 @@ func (d Disabled[T]) DropNew(obj T) {
 }
 
 // Drop removes the parts from an object that replaces old, except those that old has.
+// The exception is for objects that were written while the gate was on: an unrelated update must not change what
+// they do. This is the rule of kube-apiserver for disabled fields.
 func (d Disabled[T]) Drop(obj, old T) {
 	for i := range d {
 		if !d[i].Used(old) {

@@ -23,6 +23,8 @@ func Internal(v any) json.RawMessage {
 
 // ExactText returns a text that is different for different values, even for nil and an empty
 // list.
+// A comparison with equality.Semantic takes nil and an empty list for equal; a comparison of these texts does
+// not.
 func ExactText(v any) string {
 	w := internalWriter{all: true}
 	w.write(reflect.ValueOf(v))
@@ -44,6 +46,8 @@ func isAPI(path string) bool { return strings.HasPrefix(path, "k8s.io/api/") }
 var marshaler = reflect.TypeFor[json.Marshaler]()
 
 // Immutable returns an error if a value differs from its old value.
+// Values that are equal by equality.Semantic are the same: nil and an empty list, or 1 and 1000m. The error shows
+// the new value; see Internal.
 func Immutable(value, old any, path *field.Path) field.ErrorList {
 	errs := apivalidation.ValidateImmutableField(value, old, path.K8s())
 	for _, err := range errs {
@@ -61,6 +65,7 @@ func (w *internalWriter) write(v reflect.Value) {
 	case reflect.Pointer:
 		w.write(v.Elem())
 	case reflect.Slice:
+		// Bytes are base64, as in JSON.
 		if v.Type().Elem().Kind() == reflect.Uint8 {
 			w.writeJSON(v)
 			return
@@ -127,6 +132,8 @@ func (w *internalWriter) writeName(name string, first *bool) {
 	w.WriteString(`":`)
 }
 
+// writeMap writes the entries in the order of their keys, as encoding/json does, so that equal values have equal
+// texts. Keys are texts in all API types.
 func (w *internalWriter) writeMap(v reflect.Value) {
 	keys := v.MapKeys()
 	slices.SortFunc(keys, func(x, y reflect.Value) int { return strings.Compare(x.String(), y.String()) })

@@ -31,6 +31,9 @@ type deprecation interface {
 }
 
 // setLifecycle sets whether a release has a version of a kind, and the warning if it is deprecated there.
+// For example, a version that was introduced in 1.37 is disabled in a server that emulates 1.36, and one whose
+// removal was planned for 1.36 is gone there. Beta versions, like alpha versions, are disabled by default
+// (KEP-3136).
 func setLifecycle(k *registry.Kind, v *registry.Version, r release.Release) {
 	v.Disabled = !registry.ServedByDefault(v.Name)
 	obj := v.New()

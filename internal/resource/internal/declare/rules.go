@@ -22,11 +22,14 @@ type Rule[T any] = func(context.Context, operation.Operation, *field.Path, *T, *
 
 // Changed reports whether a value has to be validated. existed says whether there is an old value: there is none for a new
 // object or a new element of a list.
+// nil and an empty list are equal. Only values that have changed are validated, so a stored value that breaks a
+// newer rule does not block updates of other fields.
 func Changed[T any](existed bool, value, old T) bool {
 	return !existed || !equality.Semantic.DeepEqual(value, old)
 }
 
 // Add adds errors.
+// It reports whether there were any.
 func (r *Rules) Add(errs ...*field.Error) bool {
 	r.Errs = append(r.Errs, errs...)
 	return len(errs) > 0
@@ -81,6 +84,8 @@ func (r *Rules) OneOf(path *field.Path, set, old []bool, members ...string) bool
 	if old != nil {
 		before = &old
 	}
+	// The operation is always an update, because validate.Union looks at the old value only then. Without an old
+	// value it validates as for a new object.
 	return r.Add(validate.Union(context.Background(), operation.Operation{Type: operation.Update}, path, &set, before,
 		validate.NewUnionMembership(union...), is...)...)
 }
@@ -91,6 +96,7 @@ func Check[T any](r *Rules, rule Rule[T], value *T, path *field.Path) bool {
 }
 
 // Text requires that a text is set, and applies a rule to it.
+// A missing text is reported only once: the rule is not applied to it.
 func Text[T ~string](r *Rules, value T, path *field.Path, rule Rule[T]) bool {
 	return r.Required(value == "", path) || Check(r, rule, &value, path)
 }
@@ -113,6 +119,8 @@ func Elements[T any](
 		seen.Insert(name(&list[i]))
 	}
 	for i := range list {
+		// An element is compared with the old one of its name, not of its index, because the lists are maps by
+		// name.
 		before := Named(old, name(&list[i]), name)
 		if before == nil || Changed(true, list[i], *before) {
 			rule(&list[i], before, path.Index(i))

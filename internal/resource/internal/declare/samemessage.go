@@ -12,6 +12,8 @@ type message[T any] interface {
 
 // SameMessage returns a version of a kind with objects of type *T, which have the same protobuf message as the objects
 // of the storage version, of type *S. Objects are converted through that message. set sets the defaults; it may be nil.
+// No conversion functions are needed. Every field has to have the same number and the same wire type in both
+// types.
 func SameMessage[T, S any, PT message[T], PS message[S]](name string, set func(PS)) registry.Version {
 	v := registry.Version{
 		Name:        name,
@@ -37,6 +39,7 @@ func defaultThrough[T, S any, PT message[T], PS message[S]](o PT, set func(PS)) 
 	if err != nil {
 		return
 	}
+	// apiVersion and kind are not in the message, so they are lost on the way.
 	out.GetObjectKind().SetGroupVersionKind(o.GetObjectKind().GroupVersionKind())
 	*o = *out
 }

@@ -26,6 +26,8 @@ func ValidateWebhookClient(url *string, service *WebhookService, path *field.Pat
 	return service.validate(path.Child("service"))
 }
 
+// validateWebhookURL validates a URL; https://hooks.example.com:8443/admit is accepted. The scheme http is
+// refused, because a webhook sees every object that it is called for, Secrets included.
 func validateWebhookURL(text string, path *field.Path) (errs field.ErrorList) {
 	const form = "; desired format: https://host[/path]"
 	u, err := url.Parse(text)
@@ -62,6 +64,8 @@ func (s *WebhookService) validate(path *field.Path) (errs field.ErrorList) {
 	return append(errs, field.Optional(path.Child("path"), s.Path, validateWebhookPath)...)
 }
 
+// validateWebhookPath validates the path of requests to a Service. Each segment has to be a subdomain: /admit/v1
+// is accepted, /Admit and /a//b are refused. A slash at the end is ignored.
 func validateWebhookPath(path *field.Path, text string) (errs field.ErrorList) {
 	switch text {
 	case "", "/":

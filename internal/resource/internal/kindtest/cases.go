@@ -155,6 +155,8 @@ func pathOf(path string) []string {
 }
 
 // changed returns a tree after a change of the value at a path.
+// An index that is the length of a list adds an element. Missing objects on the way are made, so that one change
+// can set a field of a field that is not there.
 func changed(tree any, path []string, value any, set bool) any {
 	if len(path) == 0 {
 		return value

@@ -60,6 +60,8 @@ func checkCauses(t *testing.T, name string, errs field.ErrorList, causes []strin
 func admin() *request.User { return &request.User{Name: "admin", Groups: []string{"system:masters"}} }
 
 // fill sets the fields that the generic pipeline sets before it validates a new object.
+// A strategy sees the status of a new object only if it asks for it (StatusOnCreate); otherwise the status is
+// cleared first.
 func fill(kind *registry.Kind, obj registry.Object, user *request.User) context.Context {
 	obj.SetUID(someUID)
 	obj.SetCreationTimestamp(metav1.Now())

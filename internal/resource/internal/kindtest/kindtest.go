@@ -70,6 +70,8 @@ type created struct {
 	Expect                             map[string]any
 }
 
+// creates sends each recorded create through the steps of the strategy and compares the result with the recorded
+// response. Fields that differ from run to run, or that other parts of the server set, are removed from both.
 func creates(t *testing.T, kinds []*registry.Kind, o Options) {
 	for c := range read[created](t, "create.jsonl.gz", ".jsonl.gz") {
 		if o.Skip[c.Name] != "" {
@@ -97,6 +99,7 @@ func creates(t *testing.T, kinds []*registry.Kind, o Options) {
 }
 
 // create does what the generic pipeline does with an object before validation.
+// It refuses what the strategy refuses, and returns the object as it is read from the store.
 func create(kind *registry.Kind, c created) (registry.Object, error) {
 	obj, err := decode(kind, c.Version, c.Body)
 	if err != nil {
@@ -237,6 +240,8 @@ type table struct {
 // genericColumns are the columns of kinds that declare none.
 var genericColumns = []string{"Name", "Created At"}
 
+// tables compares the columns and cells of recorded objects. A kind without columns must be one for which
+// kube-apiserver shows only the generic ones.
 func tables(t *testing.T, kinds []*registry.Kind, o Options) {
 	for c := range read[table](t, "table.jsonl.gz", "") {
 		if o.Skip[c.Name] != "" {
@@ -274,6 +279,7 @@ func tables(t *testing.T, kinds []*registry.Kind, o Options) {
 
 var ages = regexp.MustCompile(`^(\d+[smhdy])+$`)
 
+// normalCells replaces ages such as 3d2h, which depend on the time of the recording.
 func normalCells(cells any) any {
 	list := normal(cells).([]any)
 	for i, cell := range list {
@@ -290,6 +296,8 @@ type storedValue struct {
 	Object    map[string]any
 }
 
+// stored decodes the recorded values of etcd and compares the objects with the recorded responses to GET. It
+// proves that this server can take over the data of a kube-apiserver.
 func stored(t *testing.T, kinds []*registry.Kind, o Options) {
 	for c := range read[storedValue](t, "stored.jsonl.gz", ".stored.gz") {
 		var kind *registry.Kind
@@ -519,6 +527,8 @@ var normalized = []struct {
 	{regexp.MustCompile(`\b3[012]\d{3}\b`), "<nodeport>"},
 }
 
+// normal replaces the parts of texts that differ from run to run, in values and in names of members. The input is
+// not changed.
 func normal(tree any) any {
 	switch v := tree.(type) {
 	case map[string]any:
@@ -575,6 +585,8 @@ func remove(tree any, path []string) {
 }
 
 // diff returns the first path where two trees differ, "" if they are equal.
+// Only the first difference is reported, in the order of the names, so that the message of a failed test stays
+// short.
 func diff(path string, got, want any) string {
 	switch w := want.(type) {
 	case map[string]any:

@@ -98,6 +98,7 @@ func updates(t *testing.T, kinds []*registry.Kind, o Options) {
 }
 
 // update does to obj what the generic pipeline does with an update of old before validation, and returns it.
+// The status is that of old, as a copy: a write to the main resource cannot change it.
 func update(kind *registry.Kind, obj, old registry.Object) registry.Object {
 	obj.SetUID(old.GetUID())
 	obj.SetCreationTimestamp(old.GetCreationTimestamp())

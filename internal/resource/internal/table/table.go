@@ -38,6 +38,7 @@ func Wide(name, kind, description string) metav1.TableColumnDefinition {
 }
 
 // OnlyWide returns the column as one that is only shown in wide output.
+// kubectl shows columns with a priority above 0 only with -o wide.
 func OnlyWide(c metav1.TableColumnDefinition) metav1.TableColumnDefinition {
 	c.Priority = 1
 	return c
@@ -64,6 +65,7 @@ func NameAndAge() registry.Table[registry.Object] {
 }
 
 // AgeOf returns a cell with the time since t.
+// The time until now is computed when the table is written, so that cached rows stay right.
 func AgeOf(t metav1.Time) any {
 	if t.IsZero() {
 		return Unknown
@@ -98,6 +100,7 @@ func Selector(s *metav1.LabelSelector) string {
 }
 
 // FirstOf joins the first words, at most most of them, and adds the number of the others.
+// For example, a, b, c, d with most 2 is "a,b + 2 more...".
 func FirstOf(words []string, most int, separator string) string {
 	if len(words) <= most {
 		return strings.Join(words, separator)
