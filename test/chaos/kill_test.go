@@ -77,7 +77,7 @@ func TestKill(t *testing.T) {
 	l := newAcknowledgedChanges()
 	for round := range rig.Rounds(6, 200) {
 		before := l.size()
-		runVictim(t, dir, time.Duration(rng.Int64N(int64(400*time.Millisecond))), l)
+		runVictim(t, dir, time.Duration(rng.Int64N(int64(400*time.Millisecond))), round%2 == 1, l)
 		s, err := embedded.Open(options(embedded.Options{Dir: dir}))
 		if err != nil {
 			t.Fatalf("round %d: %v", round, err)
@@ -97,7 +97,9 @@ func TestKill(t *testing.T) {
 	}
 }
 
-func runVictim(t *testing.T, dir string, life time.Duration, l *acknowledgedChanges) {
+// runVictim runs a process that writes, and kills it after a time: from its start, so that it may not be through with opening the
+// store, or from its first acknowledged change.
+func runVictim(t *testing.T, dir string, life time.Duration, fromChange bool, l *acknowledgedChanges) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childDir+"="+dir)
@@ -110,7 +112,11 @@ func runVictim(t *testing.T, dir string, life time.Duration, l *acknowledgedChan
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	timer := time.AfterFunc(life, func() { cmd.Process.Kill() })
+	wait := life
+	if fromChange {
+		wait = 2 * time.Minute // for a machine that is busy
+	}
+	timer := time.AfterFunc(wait, func() { cmd.Process.Kill() })
 	defer timer.Stop()
 	read := bufio.NewReader(stdout)
 	for {
@@ -120,6 +126,10 @@ func runVictim(t *testing.T, dir string, life time.Duration, l *acknowledgedChan
 				t.Fatal(err)
 			}
 			break // a line without a line feed was not printed completely
+		}
+		if fromChange {
+			timer.Reset(life)
+			fromChange = false
 		}
 		n, err := parseKnownChange(strings.TrimSuffix(line, "\n"))
 		if err == nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
 
-// These are numbers of changes in one answer. A larger limit in a request is lowered without an error, because
-// the answer has a continue token.
+// defaultHistoryLimit and maxHistoryLimit are numbers of changes in one answer. A larger limit in a request is lowered
+// without an error, because the answer has a continue token.
 const defaultHistoryLimit, maxHistoryLimit = 100, 500
 
 // history responds with the changes of an object, also of a deleted one. Values, such as those of a Secret, are
