@@ -8,11 +8,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/field"
 )
 
 const (
@@ -34,6 +37,11 @@ func evict(ctx context.Context, a registry.Access, req registry.CreateRequest) (
 	e := req.Body.(*policyv1.Eviction)
 	if e.Name != req.Name {
 		return nil, apierrors.NewBadRequest("name in URL does not match name in Eviction object")
+	}
+	if e.DeleteOptions != nil && ptr.Deref(e.DeleteOptions.IgnoreStoreReadErrorWithClusterBreakingPotential, false) {
+		option := field.NewPath("deleteOptions", "ignoreStoreReadErrorWithClusterBreakingPotential")
+		return nil, apierrors.NewInvalid(policyv1.SchemeGroupVersion.WithKind("Eviction").GroupKind(), req.Name,
+			field.ErrorList{field.Invalid(option, true, "can not be set for pod eviction, try after removing the option")})
 	}
 	if e.DeleteOptions != nil && len(e.DeleteOptions.DryRun) == 0 && req.DryRun {
 		e.DeleteOptions.DryRun = []string{metav1.DryRunAll} // validating admission sees it, as in kube-apiserver
@@ -102,7 +110,8 @@ func budgetOf(ctx context.Context, a registry.Access, pod *corev1.Pod) (*policyv
 
 // canEvictUnhealthy reports whether a pod that is not ready may be evicted without
 // decrementing the budget.
-// An unknown policy counts as the default, IfHealthyBudget: see the documentation of the field (KEP-3017).
+// As in kube-apiserver, an unknown policy counts as the default, IfHealthyBudget (KEP-3017). The documentation of
+// the field asks clients to evict no unhealthy pod in this case.
 func canEvictUnhealthy(b *policyv1.PodDisruptionBudget) bool {
 	if p := b.Spec.UnhealthyPodEvictionPolicy; p != nil && *p == policyv1.AlwaysAllow {
 		return true
@@ -136,7 +145,7 @@ func decrementBudget(
 
 // checkBudget returns why a budget allows no eviction, nil if it does. The order matters: a status that belongs
 // to an older spec says nothing about this one. Refusals are 429, so that clients such as kubectl drain try
-// again.
+// again. Only a status that is broken gives 403: see forbidEviction.
 func checkBudget(b *policyv1.PodDisruptionBudget) error {
 	s := &b.Status
 	switch {
@@ -149,19 +158,25 @@ func checkBudget(b *policyv1.PodDisruptionBudget) error {
 		return forbidEviction(b.Name, "DisruptedPods map too big - too many evictions not confirmed by PDB controller",
 			"too many pending evictions not confirmed by PDB controller")
 	case s.DisruptionsAllowed == 0:
-		for _, c := range s.Conditions {
-			if c.Type == policyv1.DisruptionAllowedCondition && c.Status == metav1.ConditionFalse &&
-				c.Reason == policyv1.SyncFailedReason {
-				return refuseEviction(0,
-					fmt.Sprintf("The disruption budget %s does not allow evicting pods currently because it failed sync: %v", b.Name,
-						c.Message))
-			}
-		}
-		return refuseEviction(0,
-			fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", b.Name, s.DesiredHealthy,
-				s.CurrentHealthy))
+		return refuseEviction(0, whyNotNow(b))
 	}
 	return nil
+}
+
+// whyNotNow returns why a budget allows no eviction at the moment. After a failed sync, the numbers of pods may be wrong.
+func whyNotNow(b *policyv1.PodDisruptionBudget) string {
+	s, why := &b.Status, fmt.Sprintf("The disruption budget %s does not allow evicting pods currently", b.Name)
+	c := meta.FindStatusCondition(s.Conditions, policyv1.DisruptionAllowedCondition)
+	told := c != nil && c.Status == metav1.ConditionFalse && c.Message != ""
+	switch {
+	case told && c.Reason == policyv1.SyncFailedReason:
+		return fmt.Sprintf("%s because it failed sync: %s", why, c.Message)
+	case s.CurrentHealthy <= s.DesiredHealthy:
+		return fmt.Sprintf("The disruption budget %s needs %d healthy pods and has %d currently", b.Name, s.DesiredHealthy, s.CurrentHealthy)
+	case told:
+		return fmt.Sprintf("%s (%s): %s", why, c.Reason, c.Message)
+	}
+	return why
 }
 
 // forbidEviction returns the error of a budget whose status is broken. why is the text of its cause.

@@ -234,7 +234,7 @@ func validateNodeStatusUpdate(n, old *corev1.Node) field.ErrorList {
 
 // validatePreemptionPolicy validates who has disabled preemption for the resizing of pods on a node. Entries that the node had
 // before the update are not validated again.
-// The limit of 20 entries is documented in the API.
+// The limit of 20 entries is a marker of the field in k8s.io/api (+k8s:maxItems), not a part of its description.
 func validatePreemptionPolicy(n, old *corev1.Node) field.ErrorList {
 	const most = 20
 	policy, before := n.Spec.PodPreemptionPolicy, old.Spec.PodPreemptionPolicy

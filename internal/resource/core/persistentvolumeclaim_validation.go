@@ -26,9 +26,13 @@ func validatePersistentVolumeClaimUpdate(c, old *corev1.PersistentVolumeClaim) f
 	}
 	// The copies get equal values where a change is allowed; any difference that is left is an error.
 	is, was := c.Spec.DeepCopy(), old.Spec.DeepCopy()
-	// kube-controller-manager sets the default class in a claim that was made before there was one (KEP-3333).
-	if was.StorageClassName == nil && is.StorageClassName != nil && was.VolumeName == "" &&
-		old.Annotations[corev1.BetaStorageClassAnnotation] == "" {
+	// kube-controller-manager sets the default class in a claim that was made before there was one (KEP-3333). The class may also move
+	// from the annotation that had it before to the field.
+	class, classed := old.Annotations[storageClassAnnotation]
+	after, keepsClass := c.Annotations[storageClassAnnotation]
+	named := was.StorageClassName == nil && is.StorageClassName != nil
+	moved := named && classed && *is.StorageClassName == class && (!keepsClass || after == class)
+	if named && (!classed || *is.StorageClassName == class) {
 		is.StorageClassName = nil
 	}
 	// The volume is set when the claim is bound.
@@ -39,22 +43,22 @@ func validatePersistentVolumeClaimUpdate(c, old *corev1.PersistentVolumeClaim) f
 	// not bound has no volume for that.
 	if old.Status.Phase == corev1.ClaimBound {
 		if is.Resources.Requests != nil {
-			is.Resources.Requests = was.Resources.Requests
+			is.Resources.Requests[corev1.ResourceStorage] = was.Resources.Requests[corev1.ResourceStorage]
 		}
 		is.VolumeAttributesClassName = was.VolumeAttributesClassName
 	}
 	if !equality.Semantic.DeepEqual(is, was) {
 		errs = append(errs, field.Forbidden(path, claimSpecImmutable+"\n"+declare.Diff(was, is)))
 	}
-	// A request may become smaller again if the expansion has failed (KEP-1790), but must stay larger than the
-	// volume is: volumes do not shrink.
+	// A request may become smaller again, so that a user can correct one that cannot be fulfilled (KEP-1790). It
+	// must stay larger than the volume is: volumes do not shrink.
 	size, before := c.Spec.Resources.Requests[corev1.ResourceStorage], old.Spec.Resources.Requests[corev1.ResourceStorage]
 	if capacity := old.Status.Capacity[corev1.ResourceStorage]; size.Cmp(before) < 0 && size.Cmp(capacity) <= 0 {
 		errs = append(errs,
 			field.Forbidden(path.Child("resources", "requests", "storage"), "field can not be less than status.capacity"))
 	}
-	if class := c.Annotations[storageClassAnnotation]; class != old.Annotations[storageClassAnnotation] {
-		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations", storageClassAnnotation), class,
+	if !moved && after != class {
+		errs = append(errs, field.Invalid(field.NewPath("metadata", "annotations", storageClassAnnotation), after,
 			apivalidation.FieldImmutableErrorMsg))
 	}
 	errs = append(errs, declare.Immutable(c.Spec.VolumeMode, old.Spec.VolumeMode, field.NewPath("volumeMode"))...)

@@ -209,6 +209,7 @@ func preparePodStatusUpdate(p, old *corev1.Pod) {
 	p.OwnerReferences = old.OwnerReferences
 	s, before := &p.Status, &old.Status
 	declare.Value(&s.QOSClass, before.QOSClass)
+	keepObservedGenerations(s, before)
 	// A client that does not know these fields must not remove them. An empty list removes one.
 	if s.ResourceClaimStatuses == nil {
 		s.ResourceClaimStatuses = before.ResourceClaimStatuses
@@ -216,6 +217,23 @@ func preparePodStatusUpdate(p, old *corev1.Pod) {
 	declare.Value(&s.ExtendedResourceClaimStatus, before.ExtendedResourceClaimStatus)
 	if s.NodeAllocatableResourceClaimStatuses == nil {
 		s.NodeAllocatableResourceClaimStatuses = before.NodeAllocatableResourceClaimStatuses
+	}
+}
+
+// keepObservedGenerations keeps the generations that a client does not know which writes the status (KEP-5067). A type of condition
+// may be there twice, so old and new ones are matched in their order.
+func keepObservedGenerations(s, before *corev1.PodStatus) {
+	declare.Value(&s.ObservedGeneration, before.ObservedGeneration)
+	old := map[corev1.PodConditionType][]int64{}
+	for _, c := range before.Conditions {
+		old[c.Type] = append(old[c.Type], c.ObservedGeneration)
+	}
+	for i := range s.Conditions {
+		c := &s.Conditions[i]
+		if list := old[c.Type]; len(list) > 0 {
+			declare.Value(&c.ObservedGeneration, list[0])
+			old[c.Type] = list[1:]
+		}
 	}
 }
 

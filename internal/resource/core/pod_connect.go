@@ -194,7 +194,8 @@ func (g *PodGates) findCommand(
 		},
 		Protocol: registry.Upgrade,
 	}
-	// This kubelet takes SPDY only, so the WebSocket of a client is translated by this server.
+	// The connection to the kubelet uses SPDY: the kubelet does not take WebSockets, or the gate is off. So this
+	// server translates the WebSocket of a client.
 	if !g.takesWebSockets(kubelet) {
 		d.Streams = streams
 	}

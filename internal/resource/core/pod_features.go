@@ -40,6 +40,7 @@ type podRules struct {
 	hostNetworkUsers   bool // allows user namespaces in the network of the host (UserNamespacesHostNetworkSupport)
 	onlyRecursive      bool // allows one policy of SELinux labels only (SELinuxMount is off)
 	noRestartAll       bool // forbids to restart all containers (RestartAllContainersOnContainerExits is off)
+	noRestartRules     bool // gives containers no restart policies of their own (ContainerRestartRules is off)
 	anyDeletionCost    bool // allows an annotation with a deletion cost that is not a number (PodDeletionCost is off)
 
 	noClaims bool // forbids resource claims (mirror pods)
@@ -62,6 +63,7 @@ func (r podRules) keeping(old *corev1.PodSpec, annotations map[string]string) po
 	r.compareTolerations = r.compareTolerations || slices.ContainsFunc(old.Tolerations, func(t corev1.Toleration) bool {
 		return t.Operator == corev1.TolerationOpLt || t.Operator == corev1.TolerationOpGt
 	})
+	r.noRestartRules = r.noRestartRules && !usesRestartRules(old)
 	r.hostNetworkUsers = r.hostNetworkUsers || old.HostNetwork && old.HostUsers != nil && !*old.HostUsers
 	if c := old.SecurityContext; c != nil && c.SELinuxChangePolicy != nil {
 		r.onlyRecursive = false
@@ -97,6 +99,7 @@ func NewPodGates(gates features.Gates) PodGates {
 			hostNetworkUsers:   gates.Enabled(features.UserNamespacesHostNetworkSupport),
 			onlyRecursive:      !gates.Enabled(features.SELinuxMount),
 			noRestartAll:       !gates.Enabled(features.RestartAllContainersOnContainerExits),
+			noRestartRules:     !gates.Enabled(features.ContainerRestartRules),
 			anyDeletionCost:    !gates.Enabled(features.PodDeletionCost),
 			addresses:          NewAddressRules(gates),
 		},

@@ -102,7 +102,8 @@ func validatePodChanges(p, old *corev1.Pod, path *field.Path) field.ErrorList {
 	errs = append(errs, validateTolerationsAdded(p.Spec.Tolerations, old.Spec.Tolerations, path.Child("tolerations"))...)
 	errs = append(errs,
 		validateGatesRemoved(p.Spec.SchedulingGates, old.Spec.SchedulingGates, path.Child("schedulingGates"))...)
-	// The permitted changes are listed in podUpdateForbidden, except the removal of scheduling gates.
+	// The permitted changes are listed in podUpdateForbidden. Not listed are the removal of scheduling gates and
+	// what validateGatedPodScheduling allows.
 	same := p.Spec.DeepCopy()
 	for i := range same.Containers {
 		same.Containers[i].Image = old.Spec.Containers[i].Image
@@ -281,42 +282,94 @@ func (g *PodGates) validatePodStatusUpdate(p, old *corev1.Pod) field.ErrorList {
 	errs = append(errs,
 		apivalidation.ValidateImmutableField(p.Status.QOSClass, old.Status.QOSClass, field.NewPath("status", "qosClass").K8s())...)
 	errs = append(errs, g.validatePodStatus(p, old)...)
-	if p.Spec.RestartPolicy == corev1.RestartPolicyAlways {
-		return errs
+	status, rules := field.NewPath("status"), g.rules.keeping(&old.Spec, old.Annotations)
+	if restarts := restartsOf(&old.Spec, rules); restarts != nil {
+		errs = append(errs, validateTerminatedContainers(p.Status.ContainerStatuses, old.Status.ContainerStatuses,
+			status.Child("containerStatuses"), func(name string, code int32) bool { return restarts(old.Spec.Containers, name, code) })...)
+		errs = append(errs, validateTerminatedContainers(p.Status.InitContainerStatuses, old.Status.InitContainerStatuses,
+			status.Child("initContainerStatuses"),
+			func(name string, code int32) bool { return restarts(old.Spec.InitContainers, name, code) })...)
 	}
-	errs = append(errs, validateTerminatedContainers(p.Status.ContainerStatuses, old.Status.ContainerStatuses,
-		field.NewPath("status", "containerStatuses"), p.Spec.RestartPolicy, nil)...)
-	sidecar := map[string]bool{}
-	for i := range p.Spec.InitContainers {
-		sidecar[p.Spec.InitContainers[i].Name] = isSidecar(&p.Spec.InitContainers[i])
-	}
-	return append(errs, validateTerminatedContainers(p.Status.InitContainerStatuses, old.Status.InitContainerStatuses,
-		field.NewPath("status", "initContainerStatuses"), p.Spec.RestartPolicy, sidecar)...)
+	// An ephemeral container never runs again.
+	return append(errs, validateTerminatedContainers(p.Status.EphemeralContainerStatuses, old.Status.EphemeralContainerStatuses,
+		status.Child("ephemeralContainerStatuses"), func(string, int32) bool { return false })...)
 }
 
-// validateTerminatedContainers requires that a container that will not be restarted stays
-// terminated.
+// validateTerminatedContainers requires that a container that will not be restarted stays terminated. The index in an
+// error is that of the old list.
 func validateTerminatedContainers(
-	is, was []corev1.ContainerStatus, path *field.Path, policy corev1.RestartPolicy, sidecar map[string]bool,
-) field.ErrorList {
-	var errs field.ErrorList
-	for _, before := range was {
-		ended := before.State.Terminated
-		if ended == nil || sidecar[before.Name] || ended.ExitCode != 0 && policy == corev1.RestartPolicyOnFailure {
-			continue
-		}
-		for i := range is {
-			errs = append(errs, field.ForbiddenIf(is[i].Name == before.Name && is[i].State.Terminated == nil,
-				path.Index(i).Child("state"), "may not be transitioned to non-terminated state")...)
-		}
+	is, was []corev1.ContainerStatus, path *field.Path, restarts func(name string, exitCode int32) bool,
+) (errs field.ErrorList) {
+	for i := range was {
+		ended, name := was[i].State.Terminated, was[i].Name
+		runs := slices.ContainsFunc(is, func(s corev1.ContainerStatus) bool { return s.Name == name && s.State.Terminated == nil })
+		errs = append(errs, field.ForbiddenIf(ended != nil && runs && !restarts(name, ended.ExitCode), path.Index(i).Child("state"),
+			"may not be transitioned to non-terminated state")...)
 	}
 	return errs
 }
 
+// restartsOf returns a function that reports whether a container of a pod runs again after it has ended with an exit code. It is
+// nil if every container may run again.
+func restartsOf(pod *corev1.PodSpec, rules podRules) func(in []corev1.Container, name string, exitCode int32) bool {
+	byPod := func(code int32) bool {
+		return pod.RestartPolicy != corev1.RestartPolicyNever && (pod.RestartPolicy != corev1.RestartPolicyOnFailure || code != 0)
+	}
+	switch {
+	case !rules.noRestartRules && (rules.noRestartAll || !restartsAll(pod)):
+		return func(in []corev1.Container, name string, code int32) bool {
+			c := containerNamed(in, name)
+			return c != nil && rules.restarts(c, byPod, code)
+		}
+	case !rules.noRestartRules, pod.RestartPolicy == corev1.RestartPolicyAlways:
+		return nil
+	}
+	// Before containers had policies of their own (KEP-5307), only sidecars differed from the pod.
+	return func(in []corev1.Container, name string, code int32) bool {
+		c := containerNamed(in, name)
+		return byPod(code) || c != nil && isSidecar(c)
+	}
+}
+
+// restartsAll reports whether the exit of some container restarts all containers of the pod.
+func restartsAll(pod *corev1.PodSpec) (all bool) {
+	eachContainer(pod, func(c *corev1.Container) {
+		all = all || slices.ContainsFunc(c.RestartPolicyRules, func(r corev1.ContainerRestartRule) bool {
+			return r.Action == corev1.ContainerRestartRuleActionRestartAllContainers
+		})
+	})
+	return all
+}
+
+// restarts reports whether a container runs again: by the first of its rules that matches, or by its own policy, or by that of its
+// pod.
+func (r podRules) restarts(c *corev1.Container, byPod func(exitCode int32) bool, code int32) bool {
+	if c.RestartPolicy == nil {
+		return byPod(code)
+	}
+	for _, rule := range c.RestartPolicyRules {
+		e := rule.ExitCodes
+		if e == nil || slices.Contains(e.Values, code) != (e.Operator == corev1.ContainerRestartRuleOnExitCodesOpIn) {
+			continue
+		}
+		if rule.Action == corev1.ContainerRestartRuleActionRestart || !r.noRestartAll {
+			return true
+		}
+		break
+	}
+	switch *c.RestartPolicy {
+	case corev1.ContainerRestartPolicyAlways:
+		return true
+	case corev1.ContainerRestartPolicyOnFailure:
+		return code != 0
+	}
+	return false
+}
+
 // validateResize validates a write of the subresource resize (KEP-1287): only CPU and memory may change, and
-// they may not be removed. The QoS class must stay the same. A static pod takes its spec from a file of its
-// node, so the API cannot resize it. The copy same gets the old CPU and memory, and then has to equal the old
-// spec.
+// they may not be removed. With the gate InPlacePodVerticalScalingMemoryBackedVolumes, sizes of volumes in memory
+// may change too. The QoS class must stay the same. A static pod takes its spec from a file of its node, so the
+// API cannot resize it. The copy same gets the old CPU, memory and volumes, and then has to equal the old spec.
 func (g *PodGates) validateResize(p, before *corev1.Pod) field.ErrorList {
 	if isMirrorPod(before) {
 		return field.ErrorList{staticPodForbidden("static pods cannot be resized")}

@@ -92,8 +92,8 @@ type shownRequirement struct {
 	Values    []string
 }
 
-// validateScopeSelector validates the selector of scopes. All errors have the path of the list, without an
-// index, as in kube-apiserver.
+// validateScopeSelector validates the selector of scopes. As in kube-apiserver, no path of an error has an index:
+// it is the path of the list, or has the name of a field right after it, such as matchExpressions.operator.
 func validateScopeSelector(s *corev1.ResourceQuotaSpec, path *field.Path) field.ErrorList {
 	if s.ScopeSelector == nil {
 		return nil

@@ -44,8 +44,8 @@ func secrets() *registry.Kind {
 }
 
 // defaultSecret sets defaults, and moves the write-only stringData to data.
-// A key in stringData replaces the same key in data. stringData is never stored or returned, so that a client
-// need not encode text in base64.
+// A key in stringData replaces the same key in data. stringData exists so that a client need not encode text in
+// base64. It is never stored or returned.
 func defaultSecret(s *corev1.Secret) {
 	declare.Value(&s.Type, corev1.SecretTypeOpaque)
 	if len(s.StringData) > 0 && s.Data == nil {
@@ -71,7 +71,7 @@ func validateSecretUpdate(s, old *corev1.Secret) field.ErrorList {
 }
 
 // warnSecret returns a warning if the certificate and the key of a TLS secret do not match.
-// It is no error: kube-apiserver accepts secrets of this type with any content.
+// It is no error: kube-apiserver requires only that both keys exist, and accepts any content of them.
 func warnSecret(s, _ *corev1.Secret) []string {
 	if s.Type != corev1.SecretTypeTLS {
 		return nil

@@ -74,7 +74,7 @@ func validateSeccomp(s *corev1.SeccompProfile, path *field.Path) field.ErrorList
 	case s.Type != corev1.SeccompProfileTypeLocalhost && s.LocalhostProfile != nil:
 		errs = append(errs, field.Invalid(at, declare.Internal(s), "can only be set when seccomp type is Localhost"))
 	case s.Type != corev1.SeccompProfileTypeLocalhost:
-	case s.LocalhostProfile == nil || *s.LocalhostProfile == "":
+	case s.LocalhostProfile == nil:
 		errs = append(errs, field.Required(at, "must be set when seccomp type is Localhost"))
 	default:
 		errs = append(errs, validateLocalPath(at, *s.LocalhostProfile)...)

@@ -185,8 +185,8 @@ func (r AddressRules) validateSourceRanges(s, old *corev1.Service) field.ErrorLi
 }
 
 // validateClusterIPsUpdate allows to add or remove the secondary address, and no other change.
-// The exception is a change of the type to or from ExternalName. A client that removes the secondary address
-// must also set the policy SingleStack.
+// The exception is a change of the type to or from ExternalName. Services that were headless and stay so are not
+// checked. A client that removes the secondary address must also set the policy SingleStack.
 func validateClusterIPsUpdate(s, old *corev1.Service) field.ErrorList {
 	if s.Spec.Type == corev1.ServiceTypeExternalName || old.Spec.Type == corev1.ServiceTypeExternalName || isHeadless(s) &&
 		isHeadless(old) {

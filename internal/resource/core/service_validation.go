@@ -30,10 +30,8 @@ func (r AddressRules) validateService(s, old *corev1.Service) field.ErrorList {
 	errs = append(errs, field.OneOf(path.Child("type"), spec.Type, corev1.ServiceTypeClusterIP,
 		corev1.ServiceTypeExternalName, corev1.ServiceTypeLoadBalancer, corev1.ServiceTypeNodePort)...)
 	if external {
-		errs = append(errs, field.NotEmptyAnd(path.Child("externalName"), spec.ExternalName,
-			func(at *field.Path, name string) field.ErrorList {
-				return field.DNSSubdomain(at, strings.TrimSuffix(name, "."))
-			})...)
+		errs = append(errs, field.NotEmptyAnd(path.Child("externalName"), strings.TrimSuffix(spec.ExternalName, "."),
+			field.DNSSubdomain)...)
 	}
 	errs = append(errs, validateServicePorts(s, path.Child("ports"))...)
 	errs = append(errs, validateLabels(path.Child("selector"), spec.Selector)...)

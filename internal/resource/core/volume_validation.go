@@ -25,6 +25,13 @@ func validateVolumes(
 ) (map[string]*corev1.VolumeSource, field.ErrorList) {
 	var errs field.ErrorList
 	valid := map[string]*corev1.VolumeSource{}
+	// The claim of an ephemeral volume is made for the pod, so another volume cannot be that claim.
+	made := map[string]bool{}
+	for i := range volumes {
+		if volumes[i].Ephemeral != nil && podName != "" {
+			made[podName+"-"+volumes[i].Name] = true
+		}
+	}
 	for i := range volumes {
 		v, at := &volumes[i], at.Index(i)
 		own := validateVolumeSource(v, rules, podName, at)
@@ -34,6 +41,10 @@ func validateVolumes(
 			valid[v.Name] = &v.VolumeSource
 		}
 		errs = append(errs, own...)
+		if c := v.PersistentVolumeClaim; c != nil {
+			errs = append(errs, field.InvalidIf(made[c.ClaimName], at.Child("persistentVolumeClaim", "claimName"), c.ClaimName,
+				"must not reference a PVC that gets created for an ephemeral volume")...)
+		}
 	}
 	return valid, errs
 }

@@ -14,7 +14,8 @@ import (
 // restarted. The labels of the template have to match the selector. kind is the kind of the
 // workload in the message about an empty selector; invalidSelector is the message about a
 // selector that cannot be parsed. old is the template before an update, nil for a new object.
-// An invalidSelector of "-" means that a selector that is missing or cannot be parsed gets no error of its own.
+// An invalidSelector of "-" means that a missing selector gets no error of its own. It is for DaemonSets, which
+// never have this message.
 func (g *PodGates) ValidateWorkload(
 	selector *metav1.LabelSelector, t, old *corev1.PodTemplateSpec, kind, invalidSelector string, spec *field.Path,
 ) field.ErrorList {
