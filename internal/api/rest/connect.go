@@ -180,7 +180,8 @@ func (cn connector) forward(w http.ResponseWriter, r *http.Request, d *registry.
 }
 
 // stream forwards a connection to a kubelet. WebSockets are translated unless the kubelet takes them as they are.
-// Clients send WebSockets since kubectl 1.31 by default (KEP-4006), but kubelets may only speak SPDY.
+// By default, kubectl sends WebSockets since 1.30 (exec, attach) and 1.31 (port-forward), see KEP-4006. Kubelets
+// may only speak SPDY.
 func (cn connector) stream(w http.ResponseWriter, r *http.Request, info *request.Info, d *registry.Destination) {
 	forwarder := &proxy.Handler{
 		Target: d.Target, UpgradeOnly: true, BytesPerSecond: cn.bytesPerSecond, Error: answerConnectError,
@@ -244,8 +245,9 @@ func (cn connector) readFrom(w http.ResponseWriter, r *http.Request, info *reque
 	return nil
 }
 
-// readError returns the error that a kubelet has sent instead of a log. As in kube-apiserver, only 400 and 500
-// keep their reason. Other codes are passed on with a general message, which contains the text.
+// readError returns the error that a kubelet has sent instead of a log. As in kube-apiserver, 400 and 500 always
+// pass on the text of the kubelet. Other codes get a general message, in most cases (404, for example) without the
+// text.
 func readError(response *http.Response, info *request.Info) error {
 	text, err := io.ReadAll(io.LimitReader(response.Body, maxErrorText))
 	if err != nil {

@@ -196,7 +196,8 @@ func (h *Handler) deleteCollection(w http.ResponseWriter, r *http.Request, info 
 	if ptr.Deref(options.IgnoreStoreReadErrorWithClusterBreakingPotential, false) {
 		return refuseUnsafeCollection()
 	}
-	// Exactly the objects of that state are deleted, and none that was created later.
+	// The state of exactly that version says which objects are deleted. They are then deleted by name: an object that
+	// has replaced one of them under the same name is deleted too.
 	if list.ResourceVersion != "" && list.ResourceVersion != "0" && list.ResourceVersionMatch == "" {
 		list.ResourceVersionMatch = metav1.ResourceVersionMatchExact
 	}

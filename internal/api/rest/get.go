@@ -48,7 +48,8 @@ func (h *Handler) read(r *http.Request, info *request.Info, s *served) (*cache.O
 	if rv == "" {
 		return s.latest(r.Context(), info)
 	}
-	// The two functions differ only in the code of the error: see UncachedGet.
+	// For a version that is not empty, the two functions differ only in their error (its code and text): see
+	// UncachedGet.
 	parse := parseWatchVersion
 	if s.Kind.Requests.UncachedGet {
 		parse = parseVersion

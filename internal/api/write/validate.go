@@ -193,7 +193,7 @@ func nonstandardFinalizers(obj registry.Object, path *field.Path) field.ErrorLis
 }
 
 // standardFinalizers are the finalizers without a domain. Every other finalizer needs a domain:
-// "example.com/cleanup" is accepted and "cleanup" is refused.
+// "example.com/cleanup" is accepted, and "cleanup" is refused for all kinds except those with AnyFinalizer.
 var standardFinalizers = map[string]bool{
 	string(corev1.FinalizerKubernetes): true, metav1.FinalizerOrphanDependents: true,
 	metav1.FinalizerDeleteDependents: true,
@@ -204,8 +204,8 @@ var standardFinalizers = map[string]bool{
 func (r rules) validateMetaUpdate(obj, old registry.Object) field.ErrorList {
 	path := field.NewPath("metadata")
 	meta := metaOf(obj)
-	// The name cannot change, so only the weakest rule applies to it: an object whose name a stricter rule would
-	// refuse today can still be updated.
+	// The name cannot change, so only the weakest rule applies to it here. Kinds with MetaWhole or MetaNew check it
+	// again by their own rule below.
 	errs := validation.ValidateObjectMetaAccessor(meta, r.target.Kind.Namespaced, apipath.ValidatePathSegmentName, path)
 	kept := validation.ValidateObjectMetaAccessorUpdate(meta, old, path)
 	errs = append(errs, kept...)

@@ -22,8 +22,9 @@ func validateMutatingPolicy(p *admissionv1.MutatingAdmissionPolicy) field.ErrorL
 	return v.validate(true)
 }
 
-// validateMutatingPolicyUpdate validates an update. Expressions that the stored policy has already are compiled
-// as stored ones: they may use functions that a new expression may not use yet, for example after a downgrade.
+// validateMutatingPolicyUpdate validates an update. Expressions that the stored policy has already in its match
+// conditions or apply configurations are compiled as stored ones: they may use functions that a new expression may
+// not use yet, for example after a downgrade.
 func validateMutatingPolicyUpdate(p, old *admissionv1.MutatingAdmissionPolicy) field.ErrorList {
 	v := &mutatingValidation{policy: p}
 	v.keepConditions(old.Spec.MatchConditions)

@@ -21,9 +21,9 @@ var (
 // The fields are those of KEP-4358. A definition that has more keeps them as long as the list does not change.
 const maxSelectableFields = 8
 
-// checkColumn validates a printer column. The types are those of OpenAPI, and date, whose values are shown as
-// ages. Error messages name the field JSONPath: kube-apiserver validates its internal version, where jsonPath has
-// this name.
+// checkColumn validates a printer column. The types are the scalar types of OpenAPI, and date, whose values are
+// shown as ages. Error messages name the field JSONPath: kube-apiserver validates its internal version, where
+// jsonPath has this name.
 func (c *specChecker) checkColumn(column *apiextensionsv1.CustomResourceColumnDefinition, path *field.Path) {
 	c.add(field.RequiredIf(column.Name == "", path.Child("name"), ""))
 	oneOf := "must be one of " + strings.Join(columnTypes, ",")

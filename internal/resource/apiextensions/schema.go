@@ -155,8 +155,9 @@ type scope struct {
 	noDefault string
 }
 
-// check validates s and the schemas in it, those below first. A flaw that any schema of the previous definition
-// has is not reported, wherever it is: definitions that were created before a rule must stay updatable.
+// check validates s and the schemas in it, those below first. Some flaws, such as an unknown type, are not
+// reported if any schema of the previous definition has the same one (earlier.has): definitions that were created
+// before such a rule must stay updatable.
 func (c *schemaChecker) check(s *props, at scope, path *field.Path) {
 	if s == nil {
 		return

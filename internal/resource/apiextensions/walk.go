@@ -251,7 +251,8 @@ func decodeValue(raw []byte) (value any, err error) {
 // isPlain reports whether raw has only one possible encoding: a literal, a short whole number,
 // or a string of ASCII letters.
 func isPlain(raw []byte) bool {
-	// The letters are those that json.Marshal does not escape: the quote, the backslash, &, < and > are missing.
+	// json.Marshal escapes none of these letters. The quote, the backslash, &, < and > are missing, because it
+	// escapes them. The apostrophe is missing too, although it needs no escape.
 	// Numbers with at most 17 digits fit in an int64 and are encoded as they are.
 	const letters = " !#$%()*+,-./0123456789:;=?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[]^_`abcdefghijklmnopqrstuvwxyz{|}~"
 	switch {

@@ -34,7 +34,8 @@ func validateDeployment(d, old *appsv1.Deployment, pods *core.PodGates) field.Er
 }
 
 // validateDeploymentStrategy refuses rollingUpdate with the type Recreate. A patch of the type of a Deployment
-// must therefore set rollingUpdate to null: the stored object has its defaults.
+// must therefore remove rollingUpdate, of which the stored object has the defaults: a merge patch by null, a
+// strategic merge patch also by the directive $retainKeys.
 func validateDeploymentStrategy(s *appsv1.DeploymentStrategy, path *field.Path) field.ErrorList {
 	switch s.Type {
 	case appsv1.RecreateDeploymentStrategyType:

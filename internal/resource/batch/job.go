@@ -256,8 +256,9 @@ func validateCompletions(j, old *batchv1.Job, path *field.Path) field.ErrorList 
 	return nil
 }
 
-// jobWarnings warns about jobs whose status may become too large: it lists completed and failed indexes as text,
-// such as "1,3-5", and etcd limits the size of an object (by default to 1.5 MiB).
+// jobWarnings returns the warnings about the name of a new job and about a new or changed template. It also warns
+// about jobs whose status may become too large: the status lists completed and failed indexes as text, such as
+// "1,3-5", and etcd limits the size of an object (by default to 1.5 MiB).
 func jobWarnings(j, old *batchv1.Job) []string {
 	const manyCompletions, manyAtOnce = 100_000, 10_000
 	path := field.NewPath("spec", "template")

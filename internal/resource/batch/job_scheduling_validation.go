@@ -137,7 +137,8 @@ func validateTopology(c *batchv1.JobSchedulingConfiguration, path *field.Path) f
 	return errs
 }
 
-// validateGroupClaims reports repeated names before all other errors, in the order of kube-apiserver.
+// validateGroupClaims reports repeated names before the errors in each claim, in the order of kube-apiserver. If
+// there are too many claims, that is the only error.
 func validateGroupClaims(c *batchv1.JobSchedulingConfiguration, path *field.Path) field.ErrorList {
 	list := c.ResourceClaims
 	if errs := field.MaxItems(path, len(list), maxGroupClaims); len(errs) > 0 {

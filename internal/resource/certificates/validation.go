@@ -29,8 +29,8 @@ const (
 )
 
 // knownUsages are what a certificate can be for.
-// They are the key usages and the extended key usages of RFC 5280 (4.2.1.3 and 4.2.1.12), with some older ones of
-// Microsoft and Netscape.
+// They are the key usages and the extended key usages of RFC 5280 (4.2.1.3 and 4.2.1.12), and some others, such as
+// those for IPsec and those of Microsoft and Netscape.
 var knownUsages = sets.New(
 	certificatesv1.UsageSigning, certificatesv1.UsageDigitalSignature, certificatesv1.UsageContentCommitment,
 	certificatesv1.UsageKeyEncipherment, certificatesv1.UsageKeyAgreement, certificatesv1.UsageDataEncipherment,

@@ -102,8 +102,8 @@ type bound struct {
 	value *resource.Quantity
 }
 
-// validateRange requires min <= default <= max <= capacity. The error about min > max has the path of max and the
-// value of min, as in kube-apiserver.
+// validateRange requires min <= default <= max <= capacity. Without a max, it does not compare the default with
+// the capacity. The error about min > max has the path of max and the value of min, as in kube-apiserver.
 func (p policies) validateRange(
 	standard *resource.Quantity, r *resourcev1.CapacityRequestPolicyRange, capacity resource.Quantity, path *field.Path,
 ) (errs field.ErrorList) {

@@ -21,8 +21,8 @@ import (
 type poolRequest = resourcev1alpha3.ResourcePoolStatusRequest
 
 // resourcePoolStatusRequest returns the kind of ResourcePoolStatusRequests. An object is one question: a user
-// creates it, and a controller writes the answer to its status once. After that, neither the spec nor the status
-// can change.
+// creates it, and a controller writes the answer to its status once. The spec can never change, and the status
+// cannot change once it is set.
 func resourcePoolStatusRequest(gates features.Gates) *registry.Kind {
 	disabled, partitionTypes := disabledInPoolRequest(gates), gates.Enabled(features.DRAPartitionableDevicesType)
 	return &registry.Kind{

@@ -105,7 +105,7 @@ func needs(
 			continue
 		}
 		now := corev1.ResourceList{}
-		// An init container that is not a sidecar cannot be resized, so its status does not count.
+		// The status of an init container that is not a sidecar does not count.
 		Add(now, of(c, nil))
 		Add(now, sidecars)
 		raise(starting, now)

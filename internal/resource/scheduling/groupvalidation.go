@@ -256,8 +256,8 @@ func fieldsOfCompositeGroup(s *schedulingv1alpha3.CompositePodGroupSpec) *groupF
 }
 
 // group validates the fields that all sorts have. Only the size of a gang can be changed later, and not in a
-// composite group. In a group the disruption mode is required, but the defaults set it; a template may leave it
-// out.
+// composite group. A pod group can also lose its constraints while their gate is off. In a group the disruption
+// mode is required, but the defaults set it; a template may leave it out.
 func (v *validator) group(f, old *groupFields, path *field.Path) {
 	existed := old != nil
 	if !existed {

@@ -102,8 +102,8 @@ func Review[T any, P interface {
 }
 
 // FieldLabel returns the error for an unknown field label, without the name of the kind.
-// kube-apiserver words this error differently from kind to kind, and clients see the text. Each kind therefore
-// names one of the three functions.
+// kube-apiserver words this error differently from kind to kind, and clients see the text. A kind that has
+// no error of its own uses none of the three functions.
 func FieldLabel(_, label string) error {
 	return kerrors.NewBadRequest("field label not supported: " + label)
 }

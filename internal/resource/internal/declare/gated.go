@@ -41,7 +41,7 @@ func DisabledOf[T any](gates features.Gates, parts ...Gated[T]) Disabled[T] {
 }
 
 // DropNew removes the parts from a new object.
-// A new object gets no error for such a part: it is treated like a field that the server does not know.
+// It reports neither an error nor a warning, not even with fieldValidation=Strict, unlike for an unknown field.
 func (d Disabled[T]) DropNew(obj T) {
 	for i := range d {
 		d[i].Drop(obj)
