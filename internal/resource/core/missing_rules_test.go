@@ -3,6 +3,7 @@ package core
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -177,6 +178,47 @@ func TestSmallRules(t *testing.T) {
 	s.Name, s.Namespace, s.Spec.SessionAffinity = "s", "n", corev1.ServiceAffinityNone
 	if got := texts(AddressRules{}.validateService(s, nil)); !slices.Contains(got, "spec.externalName: Required value") {
 		t.Errorf("an external name of a dot: %q", got)
+	}
+}
+
+func TestKeysOfTerms(t *testing.T) {
+	term := &corev1.PodAffinityTerm{
+		LabelSelector: &metav1.LabelSelector{}, MatchLabelKeys: []string{"a", "b"}, MismatchLabelKeys: []string{"b"},
+	}
+	want := []string{`t.matchLabelKeys[1]: Invalid value: "b": exists in both matchLabelKeys and mismatchLabelKeys`}
+	if got := texts(validateTermKeys(term, field.NewPath("t"))); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+func TestWindowsUsers(t *testing.T) {
+	const format = "runAsUserName's Domain doesn't match the NetBios nor the DNS format"
+	for name, want := range map[string][]string{
+		`u`:                               nil,
+		`fifteen_chars_x\u`:               nil,
+		`sixteen_chars_xx\u`:              {format},
+		`a-domain.of-more.than-fifteen\u`: nil,
+		`\u`:                              {format},
+		`a\b\c`:                           {"runAsUserName cannot contain more than one backslash"},
+		"a\n*":                            {"runAsUserName cannot contain control characters"},
+		strings.Repeat("a", 256) + `\u`:   {"runAsUserName's Domain length must be under 256 characters", format},
+	} {
+		if got := windowsUserProblems(name); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", name, got, want)
+		}
+	}
+}
+
+func TestAppArmorProfiles(t *testing.T) {
+	for name, want := range map[string][]string{
+		"a":  nil,
+		"":   {"s.localhostProfile: Required value: must be set when AppArmor type is Localhost"},
+		"  ": {`s.localhostProfile: Invalid value: "  ": must not be padded with whitespace`},
+	} {
+		a := &corev1.AppArmorProfile{Type: corev1.AppArmorProfileTypeLocalhost, LocalhostProfile: &name}
+		if got := texts(validateAppArmor(a, field.NewPath("s"))); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", name, got, want)
+		}
 	}
 }
 

@@ -136,7 +136,6 @@ func validatePodTerm(t *corev1.PodAffinityTerm, path *field.Path) field.ErrorLis
 // The server merges the keys into the selector of a new pod, so they are there once (mergeMatchLabelKeys).
 func validateTermKeys(t *corev1.PodAffinityTerm, path *field.Path) field.ErrorList {
 	var errs field.ErrorList
-	match := sets.New(t.MatchLabelKeys...)
 	for _, list := range []struct {
 		name string
 		keys []string
@@ -148,14 +147,15 @@ func validateTermKeys(t *corev1.PodAffinityTerm, path *field.Path) field.ErrorLi
 		}
 		errs = append(errs, field.EachValue(at, list.keys, field.LabelKey)...)
 	}
-	for i, key := range t.MismatchLabelKeys {
-		errs = append(errs, field.InvalidIf(match.Has(key), path.Child("matchLabelKeys").Index(i), key,
+	if t.LabelSelector != nil {
+		errs = append(errs, requireKeysOnce(t.LabelSelector, t.MatchLabelKeys, path)...)
+	}
+	mismatch := sets.New(t.MismatchLabelKeys...)
+	for i, key := range t.MatchLabelKeys {
+		errs = append(errs, field.InvalidIf(mismatch.Has(key), path.Child("matchLabelKeys").Index(i), key,
 			"exists in both matchLabelKeys and mismatchLabelKeys")...)
 	}
-	if t.LabelSelector == nil {
-		return errs
-	}
-	return append(errs, requireKeysOnce(t.LabelSelector, t.MatchLabelKeys, path)...)
+	return errs
 }
 
 // requireKeysOnce returns an error unless each key occurs in the selector exactly once. path

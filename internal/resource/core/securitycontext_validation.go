@@ -93,16 +93,18 @@ func validateAppArmor(a *corev1.AppArmorProfile, path *field.Path) field.ErrorLi
 	case "":
 		return field.ErrorList{field.Required(path.Child("type"), "type is required when appArmorProfile is set")}
 	case corev1.AppArmorProfileTypeLocalhost:
-		if a.LocalhostProfile == nil || strings.TrimSpace(*a.LocalhostProfile) == "" {
-			return field.ErrorList{field.Required(at, "must be set when AppArmor type is Localhost")}
+		const most, unset = 4095, "must be set when AppArmor type is Localhost"
+		var errs field.ErrorList
+		switch p := a.LocalhostProfile; {
+		case p == nil || *p == "":
+			errs = append(errs, field.Required(at, unset))
+		case strings.TrimSpace(*p) != *p:
+			errs = append(errs, field.Invalid(at, *p, "must not be padded with whitespace"))
 		}
-		if strings.TrimSpace(*a.LocalhostProfile) != *a.LocalhostProfile {
-			return field.ErrorList{field.Invalid(at, *a.LocalhostProfile, "must not be padded with whitespace")}
+		if p := a.LocalhostProfile; p != nil && len(*p) > most {
+			errs = append(errs, field.TooLong(at, *p, most))
 		}
-		const most = 4095
-		if len(*a.LocalhostProfile) > most {
-			return field.ErrorList{field.TooLong(at, *a.LocalhostProfile, most)}
-		}
+		return errs
 	case corev1.AppArmorProfileTypeRuntimeDefault, corev1.AppArmorProfileTypeUnconfined:
 		if a.LocalhostProfile != nil {
 			return field.ErrorList{field.Invalid(at, a.LocalhostProfile, "can only be set when AppArmor type is Localhost")}
@@ -114,9 +116,12 @@ func validateAppArmor(a *corev1.AppArmorProfile, path *field.Path) field.ErrorLi
 	return nil
 }
 
+const windowsLabel = `[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?`
+
 var (
 	windowsControl = field.Pattern(`[[:cntrl:]]+`)
-	windowsDomain  = field.Pattern(`^(?i)[^\.\\/:\*\?"<>|]{1}[^\\/:\*\?"<>|]*$`)
+	windowsNetBIOS = field.Pattern(`^[^\\/:\*\?"<>|\.][^\\/:\*\?"<>|]{0,14}$`)
+	windowsDNS     = field.Pattern(`^` + windowsLabel + `(?:\.` + windowsLabel + `)*$`)
 	windowsUser    = field.Pattern(`^[^"/\\\[\]:;|=,\+\*\?<>@]{1,}$`)
 )
 
@@ -150,25 +155,22 @@ func windowsUserProblems(name string) []string {
 	if name == "" {
 		return []string{"runAsUserName cannot be an empty string"}
 	}
-	var problems []string
 	if windowsControl().MatchString(name) {
-		problems = append(problems, "runAsUserName cannot contain control characters")
+		return []string{"runAsUserName cannot contain control characters"}
 	}
 	domain, user, hasDomain := strings.Cut(name, `\`)
-	if !hasDomain {
-		user = name
-	} else if strings.Contains(user, `\`) {
-		return append(problems, "runAsUserName cannot contain more than one backslash")
+	if strings.Contains(user, `\`) {
+		return []string{"runAsUserName cannot contain more than one backslash"}
 	}
-	if hasDomain {
-		switch {
-		case domain == "":
-			problems = append(problems, "runAsUserName's Domain doesn't match the NetBIOS nor the DNS format")
-		case len(domain) > longestDomain:
-			problems = append(problems, fmt.Sprintf("runAsUserName's Domain length must be under %d characters", longestDomain))
-		case !windowsDomain().MatchString(domain):
-			problems = append(problems, "runAsUserName's Domain doesn't match the NetBIOS nor the DNS format")
-		}
+	if !hasDomain {
+		domain, user = "", name
+	}
+	var problems []string
+	if len(domain) >= longestDomain {
+		problems = append(problems, fmt.Sprintf("runAsUserName's Domain length must be under %d characters", longestDomain))
+	}
+	if hasDomain && !windowsNetBIOS().MatchString(domain) && !windowsDNS().MatchString(domain) {
+		problems = append(problems, "runAsUserName's Domain doesn't match the NetBios nor the DNS format")
 	}
 	switch {
 	case user == "":
