@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -178,6 +179,45 @@ func TestSmallRules(t *testing.T) {
 	s.Name, s.Namespace, s.Spec.SessionAffinity = "s", "n", corev1.ServiceAffinityNone
 	if got := texts(AddressRules{}.validateService(s, nil)); !slices.Contains(got, "spec.externalName: Required value") {
 		t.Errorf("an external name of a dot: %q", got)
+	}
+}
+
+// TestAffinityOfAGatedPod: its node affinity may go, but not other parts of its affinity with it.
+func TestAffinityOfAGatedPod(t *testing.T) {
+	node := &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
+		Weight:     1,
+		Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "a", Operator: "Exists"}}},
+	}}}
+	pods := &corev1.PodAffinity{}
+	for name, c := range map[string]struct {
+		is, was *corev1.Affinity
+		same    bool
+	}{
+		"only of nodes":           {nil, &corev1.Affinity{NodeAffinity: node}, true},
+		"also of pods":            {nil, &corev1.Affinity{NodeAffinity: node, PodAffinity: pods}, false},
+		"one of nodes is added":   {&corev1.Affinity{NodeAffinity: node}, nil, true},
+		"an empty one is added":   {&corev1.Affinity{}, nil, false},
+		"one of pods is added":    {&corev1.Affinity{NodeAffinity: node, PodAffinity: pods}, nil, false},
+		"that of nodes goes only": {&corev1.Affinity{PodAffinity: pods}, &corev1.Affinity{NodeAffinity: node, PodAffinity: pods}, true},
+	} {
+		spec, old := &corev1.PodSpec{Affinity: c.is}, &corev1.PodSpec{Affinity: c.was}
+		if errs := validateGatedPodScheduling(spec, old, field.NewPath("spec")); len(errs) > 0 {
+			t.Errorf("%s: %v", name, errs)
+		}
+		if same := equality.Semantic.DeepEqual(spec, old); same != c.same {
+			t.Errorf("%s: what may not change is the same: %v, want %v", name, same, c.same)
+		}
+	}
+}
+
+func TestMessageOfAResource(t *testing.T) {
+	for _, message := range []string{"", "x", strings.Repeat("x", 1025)} {
+		list := []corev1.ResourceStatus{{Name: "r", Resources: []corev1.ResourceHealth{
+			{ResourceID: "1", Health: corev1.ResourceHealthStatusHealthy, Message: &message},
+		}}}
+		if errs := validateAllocated(list, nil, nil, field.NewPath("s")); (len(errs) > 0) != (len(message) != 1) {
+			t.Errorf("a message of %d bytes: %q", len(message), texts(errs))
+		}
 	}
 }
 

@@ -216,16 +216,17 @@ func validateGatedPodScheduling(spec, old *corev1.PodSpec, path *field.Path) fie
 	if old.Affinity != nil {
 		was = old.Affinity.NodeAffinity
 	}
+	if equality.Semantic.DeepEqual(is, was) {
+		return errs
+	}
 	errs = append(errs, validateGatedNodeAffinity(is, was, path.Child("affinity", "nodeAffinity"))...)
-	switch {
-	case spec.Affinity == nil && old.Affinity != nil && was != nil:
-		// The removal of required terms was refused above.
-		spec.Affinity = old.Affinity
-	case spec.Affinity != nil:
-		spec.Affinity.NodeAffinity = was
-		if old.Affinity == nil && *spec.Affinity == (corev1.Affinity{}) {
-			spec.Affinity = nil
-		}
+	switch a := spec.Affinity; {
+	case a == nil: // was is not nil then; other parts of the affinity may not go with it
+		spec.Affinity = &corev1.Affinity{NodeAffinity: was}
+	case old.Affinity == nil && a.PodAffinity == nil && a.PodAntiAffinity == nil:
+		spec.Affinity = nil
+	default:
+		a.NodeAffinity = was
 	}
 	return errs
 }

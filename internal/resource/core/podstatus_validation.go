@@ -235,6 +235,10 @@ func validateAllocated(
 			at := at.Child("resources").Index(j)
 			errs = append(errs, field.OneOf(at.Child("health"), r.Health, corev1.ResourceHealthStatusHealthy,
 				corev1.ResourceHealthStatusUnhealthy, corev1.ResourceHealthStatusUnknown)...)
+			if r.Message != nil {
+				errs = append(errs, field.RequiredIf(*r.Message == "", at.Child("message"), "must be non-empty if specified")...)
+				errs = append(errs, field.MaxLength(at.Child("message"), *r.Message, corev1.ResourceHealthMessageMaxLength)...)
+			}
 			errs = append(errs, field.Unique(seen, at.Child("resourceID"), r.ResourceID)...)
 		}
 	}
