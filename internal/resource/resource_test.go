@@ -179,3 +179,21 @@ func TestUpdatesWithoutResourceVersion(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
+
+// TestUpdatesThatCreate lists the resources of which a PUT creates a missing object, as in kube-apiserver 1.37.2.
+func TestUpdatesThatCreate(t *testing.T) {
+	var got []string
+	for _, k := range Kinds(features.All()) {
+		if k.Requests.CreateOnUpdate {
+			got = append(got, k.Resource)
+		}
+	}
+	slices.Sort(got)
+	want := []string{
+		"clusterrolebindings", "clusterroles", "endpoints", "events", "leasecandidates", "leases", "limitranges", "rolebindings", "roles",
+		"runtimeclasses", "services",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

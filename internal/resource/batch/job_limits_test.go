@@ -31,6 +31,10 @@ func TestLimitsOfJobs(t *testing.T) {
 			[]string{"s.maxFailedIndexes: Required value: must be specified when completions is above 100000"}},
 		"too much": {indexed(func(s *batchv1.JobSpec) { *s.MaxFailedIndexes, *s.Parallelism = 10_001, 10_001 }),
 			[]string{"s.parallelism: Invalid value: 10001" + above, "s.maxFailedIndexes: Invalid value: 10001" + above}},
+		"no completions": {indexed(func(s *batchv1.JobSpec) { s.Completions, *s.MaxFailedIndexes = nil, 100_001 }), []string{
+			"s.completions: Required value: when completion mode is Indexed",
+			"s.maxFailedIndexes: Invalid value: 100001: must be less than or equal to 100000",
+		}},
 		"fewer completions": {indexed(func(s *batchv1.JobSpec) {
 			*s.Completions, *s.Parallelism, s.MaxFailedIndexes = 100_000, 10_001, nil
 		}), nil},

@@ -172,8 +172,8 @@ func validateIndexed(s *batchv1.JobSpec, path *field.Path) field.ErrorList {
 			errs = append(errs, field.Invalid(path.Child("parallelism"), *p,
 				fmt.Sprintf("must be less than or equal to %d when completion mode is %s", most, batchv1.IndexedCompletion)))
 		}
-		if n := s.MaxFailedIndexes; n != nil && s.Completions != nil {
-			errs = append(errs, field.InvalidIf(*n > *s.Completions, path.Child("maxFailedIndexes"), *n,
+		if n := s.MaxFailedIndexes; n != nil {
+			errs = append(errs, field.InvalidIf(s.Completions != nil && *n > *s.Completions, path.Child("maxFailedIndexes"), *n,
 				"must be less than or equal to completions")...)
 			if *n > most {
 				errs = append(errs,

@@ -2,6 +2,7 @@ package core
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/object/registry"
@@ -288,5 +290,17 @@ func TestWhyNotNow(t *testing.T) {
 	_, err := evict(t.Context(), nil, registry.CreateRequest{Body: e, Name: "p"})
 	if status := apierrors.APIStatus(nil); !errors.As(err, &status) || status.Status().Code != 422 {
 		t.Errorf("an eviction that ignores errors of the store: %v", err)
+	}
+}
+
+// TestPercentages: a number that no int has is more than 100 %, and not no percentage.
+func TestPercentages(t *testing.T) {
+	for text, want := range map[string]int{"50%": 50, "0%": 0, "99999999999999999999%": math.MaxInt} {
+		if got, ok := percent(intstr.FromString(text)); !ok || got != want {
+			t.Errorf("%s: %d %v, want %d", text, got, ok, want)
+		}
+	}
+	if _, ok := percent(intstr.FromString("5")); ok {
+		t.Error("a number without a sign is a percentage")
 	}
 }

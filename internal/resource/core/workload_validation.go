@@ -1,6 +1,9 @@
 package core
 
 import (
+	"strconv"
+	"strings"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -90,12 +93,13 @@ func ValidateAtMost100Percent(v intstr.IntOrString, path *field.Path) field.Erro
 	return nil
 }
 
+// percent returns the number of a percentage. One that no int has becomes the largest int.
 func percent(v intstr.IntOrString) (int, bool) {
 	if v.Type != intstr.String || len(validation.IsValidPercent(v.StrVal)) > 0 {
 		return 0, false
 	}
-	n, err := intstr.GetScaledValueFromIntOrPercent(&v, 100, false)
-	return n, err == nil
+	n, _ := strconv.Atoi(strings.TrimSuffix(v.StrVal, "%")) // the only error is one of the range
+	return n, true
 }
 
 // IntOrPercentValue returns the number, of a percentage without the percent sign.

@@ -24,6 +24,7 @@ func runtimeClass() *registry.Kind {
 			}
 		})},
 		Storage:  registry.Storage{Version: "v1", Path: "runtimeclasses"},
+		Requests: registry.Requests{CreateOnUpdate: true},
 		Metadata: registry.Metadata{AnyFinalizer: true, OnUpdate: registry.MetaWhole},
 		Strategy: registry.Strategy[*nodev1.RuntimeClass]{
 			ValidateCreate: validateNewRuntimeClass,
