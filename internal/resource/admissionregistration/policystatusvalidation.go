@@ -24,15 +24,15 @@ func validatePolicyStatus(s *admissionv1.ValidatingAdmissionPolicyStatus, path *
 }
 
 func validateExpressionWarning(w *admissionv1.ExpressionWarning, path *field.Path) field.ErrorList {
-	errs := field.RequiredIf(strings.TrimSpace(w.Warning) == "", path.Child("warning"), "")
-	at := path.Child("fieldRef")
-	if strings.TrimSpace(w.FieldRef) == "" {
+	errs := field.RequiredIf(w.Warning == "", path.Child("warning"), "")
+	at, ref := path.Child("fieldRef"), strings.TrimSpace(w.FieldRef)
+	if ref == "" {
 		return append(errs, field.Required(at, ""))
 	}
 	// A reference is a path such as spec.validations[0].expression. The parser takes text outside braces as
 	// literal text, so the braces are added here.
-	if err := jsonpath.New("spec").Parse("{" + w.FieldRef + "}"); err != nil {
-		errs = append(errs, field.Invalid(at, w.FieldRef, fmt.Sprintf("invalid JSONPath: %v", err)))
+	if err := jsonpath.New("spec").Parse("{" + ref + "}"); err != nil {
+		errs = append(errs, field.Invalid(at, ref, fmt.Sprintf("invalid JSONPath: %v", err)))
 	}
 	return errs
 }

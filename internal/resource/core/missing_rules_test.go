@@ -304,3 +304,25 @@ func TestPercentages(t *testing.T) {
 		t.Error("a number without a sign is a percentage")
 	}
 }
+
+// TestValuesOfTaints: a value that is too long and has a wrong character has one error with both texts.
+func TestValuesOfTaints(t *testing.T) {
+	value := strings.Repeat("x", 63) + "-"
+	taint := validateTaints([]corev1.Taint{{Key: "a", Value: value, Effect: corev1.TaintEffectNoSchedule}}, field.NewPath("t"))
+	toleration := validateToleration(&corev1.Toleration{Key: "a", Value: value}, false, field.NewPath("t"))
+	for _, errs := range []field.ErrorList{taint, toleration} {
+		if len(errs) != 1 || strings.Count(errs[0].Error(), ";a valid label") != 1 {
+			t.Errorf("%q", texts(errs))
+		}
+	}
+}
+
+func TestDeprecatedNodeLabels(t *testing.T) {
+	for label, want := range map[string]string{
+		"node-role.kubernetes.io/master": `use "node-role.kubernetes.io/control-plane" instead`, "kubernetes.io/os": "",
+	} {
+		if got := DeprecatedNodeLabel(label); got != want {
+			t.Errorf("%s: %q, want %q", label, got, want)
+		}
+	}
+}

@@ -177,7 +177,7 @@ func validateTaints(taints []corev1.Taint, path *field.Path) field.ErrorList {
 	for i, t := range taints {
 		at := path.Index(i)
 		errs = append(errs, field.LabelKey(at.Child("key"), t.Key)...)
-		errs = append(errs, field.LabelValue(at.Child("value"), t.Value)...)
+		errs = append(errs, joinedLabelValue(at.Child("value"), t.Value)...)
 		errs = append(errs, field.NotEmptyAnd(at.Child("effect"), t.Effect, taintEffect)...)
 		k := key{t.Key, t.Effect}
 		if seen[k] {

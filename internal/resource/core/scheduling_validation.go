@@ -3,12 +3,14 @@ package core
 import (
 	"fmt"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	"github.com/keelson-dev/keelson/internal/machinery/scheme/names"
 	"github.com/keelson-dev/keelson/internal/resource/field"
 )
 
@@ -192,6 +194,14 @@ func validateTolerations(list []corev1.Toleration, compare bool, path *field.Pat
 	})
 }
 
+// joinedLabelValue is field.LabelValue with one error for all that is wrong, as the values of taints and tolerations have it.
+func joinedLabelValue(path *field.Path, value string) field.ErrorList {
+	if problems := names.IsLabelValue(value); len(problems) > 0 {
+		return field.ErrorList{field.Invalid(path, value, strings.Join(problems, ";"))}
+	}
+	return nil
+}
+
 // validateToleration validates a toleration. As in kube-apiserver, errors about the value for Equal and Exists
 // have the path of the operator. A toleration with Exists and without a key tolerates taints with any key.
 func validateToleration(t *corev1.Toleration, compare bool, path *field.Path) field.ErrorList {
@@ -203,7 +213,7 @@ func validateToleration(t *corev1.Toleration, compare bool, path *field.Path) fi
 		path.Child("effect"), t.Effect, "effect must be 'NoExecute' when `tolerationSeconds` is set")...)
 	switch t.Operator {
 	case corev1.TolerationOpEqual, "":
-		errs = append(errs, field.LabelValue(operator, t.Value)...)
+		errs = append(errs, joinedLabelValue(operator, t.Value)...)
 	case corev1.TolerationOpExists:
 		errs = append(errs, field.InvalidIf(t.Value != "", operator, t.Value,
 			"value must be empty when `operator` is 'Exists'")...)

@@ -2,10 +2,14 @@
 package node
 
 import (
+	"maps"
+	"slices"
+
 	nodev1 "k8s.io/api/node/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
@@ -34,10 +38,9 @@ func runtimeClass() *registry.Kind {
 					return nil
 				}
 				var warnings []string
-				// The labels without the prefix exist since Kubernetes 1.14.
-				for _, label := range []string{"kubernetes.io/arch", "kubernetes.io/os"} {
-					if _, there := c.Scheduling.NodeSelector["beta."+label]; there {
-						warnings = append(warnings, `scheduling.nodeSelector: deprecated since v1.14; use "`+label+`" instead`)
+				for _, label := range slices.Sorted(maps.Keys(c.Scheduling.NodeSelector)) {
+					if text := core.DeprecatedNodeLabel(label); text != "" {
+						warnings = append(warnings, "scheduling.nodeSelector: "+text)
 					}
 				}
 				return warnings

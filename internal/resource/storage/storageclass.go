@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/keelson-dev/keelson/internal/object/registry"
+	"github.com/keelson-dev/keelson/internal/resource/core"
 	"github.com/keelson-dev/keelson/internal/resource/internal/declare"
 	"github.com/keelson-dev/keelson/internal/resource/internal/table"
 )
@@ -43,7 +44,7 @@ func storageClass() *registry.Kind {
 				var warnings []string
 				for i, term := range c.AllowedTopologies {
 					for k, e := range term.MatchLabelExpressions {
-						if text, there := deprecatedTopology[e.Key]; there {
+						if text := core.DeprecatedNodeLabel(e.Key); text != "" {
 							warnings = append(warnings, fmt.Sprintf("allowedTopologies[%d].matchLabelExpressions[%d].key: %s", i, k, text))
 						}
 					}
@@ -97,13 +98,4 @@ func effectiveDefault(all []*storagev1.StorageClass) *storagev1.StorageClass {
 		}
 	}
 	return chosen
-}
-
-// deprecatedTopology maps deprecated node labels to the labels that replaced them.
-// Old provisioners may still use them, so they are only a warning.
-var deprecatedTopology = map[string]string{
-	corev1.LabelFailureDomainBetaZone:   `deprecated since v1.17; use "topology.kubernetes.io/zone" instead`,
-	corev1.LabelFailureDomainBetaRegion: `deprecated since v1.17; use "topology.kubernetes.io/region" instead`,
-	"beta.kubernetes.io/os":             `deprecated since v1.14; use "kubernetes.io/os" instead`,
-	"beta.kubernetes.io/arch":           `deprecated since v1.14; use "kubernetes.io/arch" instead`,
 }
