@@ -62,8 +62,6 @@ var (
 
 // Header describes a segment.
 type Header struct {
-	// Store identifies the store that was changed. The segments of two stores cannot follow each other.
-	Store string `json:"store"`
 	// Epoch is the number of the term in which the writer of the segment was the only one that could write to the store.
 	Epoch int64 `json:"epoch"`
 	// After is the revision before the first one of the segment.

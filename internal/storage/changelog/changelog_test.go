@@ -17,7 +17,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/blockfile"
 )
 
-var testHeader = Header{Store: "s", Epoch: 3, After: 100, Program: "test"}
+var testHeader = Header{Epoch: 3, After: 100, Program: "test"}
 
 // segment writes a segment that ends at a revision.
 func segment(t testing.TB, h Header, through int64, list []Transaction) []byte {

@@ -364,8 +364,10 @@ func TestFaultsOfACopy(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := w.restored(Target{Revision: last}); err == nil {
-				t.Error("nobody noticed")
+			for _, target := range []Target{{Revision: last}, {}, {Time: w.now.Add(time.Hour)}} {
+				if _, _, err := w.restored(target); err == nil {
+					t.Errorf("%+v: nobody noticed", target)
+				}
 			}
 		})
 	}
@@ -428,6 +430,31 @@ func TestLostChangesBeginAnEpoch(t *testing.T) {
 		t.Fatalf("%+v, %v", x, err)
 	}
 	if revision, got, err := w.restored(Target{}); err != nil || revision != last || !slices.Equal(got, w.state(0)) {
+		t.Errorf("revision %d, %d keys, %v", revision, len(got), err)
+	}
+}
+
+// TestImageAheadOfTheSegments writes an image with changes that are in no segment, as a process may that is killed then. The next
+// process writes them too.
+func TestImageAheadOfTheSegments(t *testing.T) {
+	w := newWorld(t, rand.New(rand.NewPCG(11, 12)))
+	w.step()
+	for range 5 {
+		w.commit(20)
+	}
+	if err := w.shipper.writeImage(t.Context(), w.shipper.epoch); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.open()
+	w.step()
+	last, err := w.store.Revision(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if revision, got, err := w.restored(Target{Revision: last - 1}); err != nil || revision != last-1 || !slices.Equal(got, w.state(last-1)) {
 		t.Errorf("revision %d, %d keys, %v", revision, len(got), err)
 	}
 }

@@ -140,6 +140,20 @@ type Plan struct {
 	End      int64 // the last revision that the segments reach
 }
 
+// goesOn reports whether the epoch has anything after a revision.
+func (e *Epoch) goesOn(revision int64) bool {
+	return slices.ContainsFunc(e.Segments, func(s Segment) bool { return s.Through > revision }) ||
+		slices.ContainsFunc(e.Images, func(i Image) bool { return i.Revision > revision })
+}
+
+// lastTime returns the time of the last change that the plan applies.
+func (p *Plan) lastTime() time.Time {
+	if n := len(p.Segments); n > 0 {
+		return p.Segments[n-1].Last
+	}
+	return p.Image.Time
+}
+
 // errNoImage is the error of a plan for a moment that no image is before.
 var errNoImage = errors.New("the copy does not reach back to that moment")
 
@@ -152,6 +166,9 @@ func (x *Index) Plan(t Target) (*Plan, error) {
 			}
 			p := &Plan{Target: t, Epoch: e.Number, Image: image}
 			p.Segments, p.End = e.chain(image.Revision, t.Revision)
+			if e.goesOn(p.End) && t.Revision == 0 && (t.Time.IsZero() || !t.Time.Before(p.lastTime())) {
+				return nil, fmt.Errorf("the changes after revision %d are missing in the copy, and later ones are there", p.End)
+			}
 			if t.Revision > p.End {
 				return nil, fmt.Errorf("the copy ends at revision %d, before %d", p.End, t.Revision)
 			}

@@ -7,7 +7,6 @@ import (
 	"io"
 	"iter"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -30,11 +29,13 @@ type Restored struct {
 func (p *Plan) Restore(
 	ctx context.Context, b Bucket, o embedded.Options, work string, identities []age.Identity,
 ) (out Restored, err error) {
-	path := filepath.Join(work, "image")
-	if err := p.fetchImage(ctx, b, path); err != nil {
+	path, err := p.fetchImage(ctx, b, work)
+	if path != "" {
+		defer func() { err = errors.Join(err, os.Remove(path)) }()
+	}
+	if err != nil {
 		return out, fmt.Errorf("%s: %w", p.Image.Name, err)
 	}
-	defer func() { err = errors.Join(err, os.Remove(path)) }()
 	f, err := backup.OpenFile(path, identities)
 	if err != nil {
 		return out, fmt.Errorf("%s: %w", p.Image.Name, err)
@@ -58,21 +59,20 @@ func (p *Plan) Restore(
 	return out, err
 }
 
-// fetchImage copies the image to a file.
-func (p *Plan) fetchImage(ctx context.Context, b Bucket, path string) (err error) {
+// fetchImage copies the image to a new file in work. If there is a path, the caller removes it, also after an error.
+func (p *Plan) fetchImage(ctx context.Context, b Bucket, work string) (path string, err error) {
 	in, err := b.Get(ctx, p.Image.Name)
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer in.Close()
-	const private = 0o600
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, private)
+	f, err := os.CreateTemp(work, "image-")
 	if err != nil {
-		return err
+		return "", err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
 	_, err = io.Copy(&contextWriter{ctx, f}, in)
-	return err
+	return f.Name(), err
 }
 
 // transactions returns the transactions after the image, up to the moment of the plan. It sets the time of out to that of the last one.

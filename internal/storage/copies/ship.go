@@ -172,12 +172,13 @@ func (s *Shipper) begin(ctx context.Context) error {
 	return nil
 }
 
-// end returns the revision at which the epoch ends, and when it was written. The time is zero if there is no image.
+// end returns the revision up to which the epoch has all changes, and when it was written. The time is zero if there is no image. It
+// begins with the oldest image: changes that only a later image has are missing for the moments in between.
 func (e *Epoch) end() (revision int64, at time.Time) {
 	if len(e.Images) == 0 {
 		return 0, time.Time{}
 	}
-	image := e.Images[len(e.Images)-1]
+	image := e.Images[0]
 	list, revision := e.chain(image.Revision, 0)
 	if len(list) == 0 {
 		return revision, image.Time
