@@ -265,7 +265,7 @@ func describe(out *history.ObjectChange, c *storage.Change) (unknown []string, e
 	return []string{"uid"}, err
 }
 
-// appendChange appends a change to list if its resource is served, its namespace is that of the feed, and the
+// appendChange appends a change to list if its resource is served, it is in the namespace of the feed, and the
 // selectors match.
 func (f *feed) appendChange(
 	ctx context.Context, list []history.ObjectChange, c *storage.Change,

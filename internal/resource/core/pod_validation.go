@@ -277,13 +277,12 @@ func hasPrefix(list, prefix []corev1.NodeSelectorRequirement) bool {
 // validatePodStatusUpdate validates a write of the status, mostly by a kubelet. The QoS class is fixed when the
 // pod is created. Annotations are validated because this write may change them too.
 func (g *PodGates) validatePodStatusUpdate(p, old *corev1.Pod) field.ErrorList {
+	status, rules := field.NewPath("status"), g.rules.keeping(&old.Spec, old.Annotations)
 	errs := validateImmutableAnnotations(p, old)
-	errs = append(errs, validatePodAnnotations(p.Annotations, &p.Spec, g.rules.keeping(&old.Spec, old.Annotations),
-		field.NewPath("metadata", "annotations"))...)
+	errs = append(errs, validatePodAnnotations(p.Annotations, &p.Spec, rules, field.NewPath("metadata", "annotations"))...)
 	errs = append(errs,
 		apivalidation.ValidateImmutableField(p.Status.QOSClass, old.Status.QOSClass, field.NewPath("status", "qosClass").K8s())...)
 	errs = append(errs, g.validatePodStatus(p, old)...)
-	status, rules := field.NewPath("status"), g.rules.keeping(&old.Spec, old.Annotations)
 	if restarts := restartsOf(&old.Spec, rules); restarts != nil {
 		errs = append(errs, validateTerminatedContainers(p.Status.ContainerStatuses, old.Status.ContainerStatuses,
 			status.Child("containerStatuses"), func(name string, code int32) bool { return restarts(old.Spec.Containers, name, code) })...)
