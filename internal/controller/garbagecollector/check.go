@@ -164,7 +164,7 @@ func isMissing(err error, name string) bool {
 	return details != nil && details.Name == name
 }
 
-// ref returns the reference that names an object in requests.
+// ref returns the resource, the namespace and the name of an object, for requests.
 func (o *object) ref() client.Ref {
 	return client.Ref{Resource: o.resource, Namespace: o.namespace, Name: o.name}
 }

@@ -88,7 +88,7 @@ type Handler struct {
 	enabled func(path string) bool
 	all     bool // all built-in documents are enabled and nothing in them is hidden
 	hidden  map[string][]string
-	version string // if empty, that of the archive
+	version string // if empty, the release of the archive
 	// etags returns the ETags of the documents that differ from those of the archive, by path.
 	etags func() map[string]string
 	// reducedETag returns the ETag of the built-in OpenAPI v2 document without unserved resources.
