@@ -173,6 +173,7 @@ type Stats struct {
 	CompactedRevision int64 // the compaction revision
 	SizeBytes         int64 // bytes on disk (or in memory), history included
 	DamagedFiles      int64 // files in which damage was found since the store was opened
+	WrittenBytes      int64 // size of the keys and values that were written since the store was opened
 }
 
 // PrefixEnd returns the first key after all keys that begin with prefix, for RangeRequest.End. It returns "" for a

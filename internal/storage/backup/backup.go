@@ -169,6 +169,69 @@ func Restore(ctx context.Context, r io.ReadSeeker, o embedded.Options, ro Restor
 	return restored, err
 }
 
+// StoreState is what RestoreStore needs to know of the state besides the store.
+type StoreState struct {
+	// Time is when the last change was made. Remaining times to live, and the revisions that clients may have seen since, are counted
+	// from then.
+	Time time.Time
+	// Seen is a revision that clients may have seen, if it is above that of the store: the store may be an earlier state of a server
+	// that went on. The new revisions are above it, too.
+	Seen int64
+	// Past is true if the new store gets the history of the store.
+	Past bool
+}
+
+// RestoreStore creates a store in o.Dir from the state of another store, which stays as it is. It reads that twice: first to count the
+// entries. If it fails because the new store cannot be written, from cannot be closed.
+func RestoreStore(
+	ctx context.Context, from *embedded.Reader, state StoreState, o embedded.Options, ro RestoreOptions,
+) (out Restored, err error) {
+	above, err := baseRevision(state.Seen, state.Time, ro)
+	if err != nil {
+		return out, err
+	}
+	ro.MinRevision = max(ro.MinRevision, above)
+	entries, err := countEntries(ctx, from)
+	if err != nil {
+		return out, err
+	}
+	e, err := from.Export()
+	if err != nil {
+		return out, err
+	}
+	s, past := source{revision: e.Revision(), created: state.Time, entries: entries, records: e.Records(ctx)}, int64(0)
+	if state.Past {
+		s.past = &embedded.Past{At: ro.Now, By: ro.By, Records: func(yield func(embedded.PastRecord, error) bool) {
+			for r, err := range e.Past(ctx) {
+				past++
+				if !yield(r, err) {
+					return
+				}
+			}
+		}}
+	}
+	if out, err = s.restore(ctx, o, ro); err != nil {
+		return out, err // Import may still read e
+	}
+	out.Past = past
+	return out, e.Close()
+}
+
+// countEntries returns the number of entries of a store.
+func countEntries(ctx context.Context, from *embedded.Reader) (n int64, err error) {
+	e, err := from.Export()
+	if err != nil {
+		return 0, err
+	}
+	for _, err := range e.Records(ctx) {
+		if err != nil {
+			return 0, errors.Join(err, e.Close())
+		}
+		n++
+	}
+	return n, e.Close()
+}
+
 // entries returns the entries of a snapshot as records. If an error occurs, it is the last element.
 func entries(in *snapshot.Reader) iter.Seq2[embedded.Record, error] {
 	return func(yield func(embedded.Record, error) bool) {

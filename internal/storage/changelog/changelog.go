@@ -1,7 +1,6 @@
 // Package changelog is the file format of the changes of a store. A file is a segment: all changes after one revision, up to and
 // including another one. A snapshot (package snapshot) and the segments after it give the store at each revision since then;
-// embedded.Replay puts them together. The package reads and writes streams and does not depend on a store. No command writes
-// segments yet.
+// embedded.Replay puts them together. The package reads and writes streams and does not depend on a store.
 //
 // # Format
 //

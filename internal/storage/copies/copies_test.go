@@ -19,13 +19,26 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/effort"
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/backup"
+	"github.com/keelson-dev/keelson/internal/storage/bucket"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
 // faulty is a bucket whose writes fail from time to time, before or after they have an effect.
 type faulty struct {
-	Bucket
+	bucket.Bucket
 	fail func() (before, after bool)
+}
+
+func (f *faulty) Swap(ctx context.Context, name string, content []byte, tag string) (string, error) {
+	before, after := f.fail()
+	if before {
+		return "", errFault
+	}
+	newTag, err := f.Bucket.Swap(ctx, name, content, tag)
+	if err != nil || !after {
+		return newTag, err
+	}
+	return "", errFault
 }
 
 var errFault = errors.New("a fault of the bucket")
@@ -59,7 +72,7 @@ type world struct {
 	now     time.Time
 	options embedded.Options
 	store   *embedded.Store
-	bucket  Bucket
+	bucket  bucket.Bucket
 	shipper *Shipper
 	keys    []age.Identity
 	to      []age.Recipient
@@ -80,11 +93,11 @@ func newWorld(t *testing.T, rng *rand.Rand) *world {
 		}
 		w.keys, w.to = []age.Identity{key}, []age.Recipient{key.Recipient()}
 	}
-	bucket, closeBucket, err := OpenDirectory(filepath.Join(t.TempDir(), "bucket"))
+	place, closeBucket, err := bucket.OpenDirectory(filepath.Join(t.TempDir(), "bucket"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.bucket = &faulty{bucket, func() (bool, bool) {
+	w.bucket = &faulty{place, func() (bool, bool) {
 		return w.broken && rng.IntN(5) == 0, w.broken && rng.IntN(5) == 0
 	}}
 	w.open()
@@ -107,12 +120,20 @@ func (w *world) open() {
 	if w.store, err = embedded.Open(w.options); err == nil {
 		w.shipper, err = NewShipper(Options{
 			Store: w.store, Bucket: w.bucket, Retention: 2 * time.Hour, Recipients: w.to, Now: func() time.Time { return w.now },
-			Log: slog.New(slog.DiscardHandler),
+			Log: slog.New(slog.DiscardHandler), Lock: w.lock("me"),
 		})
 	}
 	w.shipper.imageBytes = 20 << 10 // so that images are renewed
 	if err != nil {
 		w.t.Fatal(err)
+	}
+}
+
+// lock returns a lock of the bucket for a holder.
+func (w *world) lock(holder string) *Lock {
+	return &Lock{
+		Bucket: w.bucket, Holder: holder, Name: "server " + holder, Time: time.Minute,
+		Since: func() time.Duration { return w.now.Sub(time.UnixMilli(0)) },
 	}
 }
 
@@ -138,8 +159,12 @@ func (w *world) commit(n int) {
 // step lets the shipper work until it has nothing to do, or a step fails.
 func (w *world) step() {
 	w.t.Helper()
-	for range 50 {
-		if err := w.shipper.step(w.t.Context()); err != nil {
+	for did := true; did; {
+		err := w.shipper.step(w.t.Context())
+		if err == nil {
+			did, err = w.shipper.maintain(w.t.Context())
+		}
+		if err != nil {
 			if !errors.Is(err, errFault) {
 				w.t.Fatal(err)
 			}
@@ -266,10 +291,10 @@ func TestRestoreTwin(t *testing.T) {
 func (w *world) oldest() Image {
 	w.t.Helper()
 	x, err := ReadIndex(w.t.Context(), w.bucket)
-	if err != nil || len(x.Epochs) != 1 || len(x.Other) > 0 {
+	if err != nil || len(x.Lines()) != 1 || len(x.Other) > 0 {
 		w.t.Fatalf("%+v, %v", x, err)
 	}
-	return x.Epochs[0].Images[0]
+	return x.Lines()[0].Images[0]
 }
 
 // TestMergedSegments checks that segments of hours become few, and that the copy ends where it did.
@@ -285,7 +310,7 @@ func TestMergedSegments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := x.Epochs[0]
+	e := x.Lines()[0]
 	if n := len(e.Segments); n > 4 {
 		t.Errorf("%d segments of %v", n, w.now.Sub(e.Images[0].Time))
 	}
@@ -442,7 +467,7 @@ func TestImageAheadOfTheSegments(t *testing.T) {
 	for range 5 {
 		w.commit(20)
 	}
-	if err := w.shipper.writeImage(t.Context(), w.shipper.epoch); err != nil {
+	if _, err := w.shipper.writeImage(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.store.Close(); err != nil {

@@ -1,41 +1,67 @@
 package copies
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/keelson-dev/keelson/internal/storage/bucket"
 	"github.com/keelson-dev/keelson/internal/storage/changelog"
 )
 
 const (
 	epochFormat = "%010d/"
 	imageFormat = "image-%019d-%013d.snapshot"
-	encrypted   = ".age"
+	// originFormat is the name of an empty object: the epoch goes on from this one, after this revision.
+	originFormat = "from-%010d-%019d.origin"
+	// sealed is the end of the name of an encrypted object.
+	sealed = ".age"
 )
 
 // Image is an image in a copy.
 type Image struct {
-	Object
-	Revision int64
-	Time     time.Time // of the state, to the millisecond
+	bucket.Object
+	Epoch, Revision int64
+	Time            time.Time // of the state, to the millisecond
 }
 
 // Segment is a segment in a copy.
 type Segment struct {
-	Object
+	bucket.Object
 	changelog.Name
-	own bool // this process has written it
+	Epoch int64
+	// Until is the last revision that counts: Through, or less if a later epoch goes on after an earlier revision.
+	Until int64
+	own   bool // this process has written it
 }
 
-// Epoch is one line of history in a copy.
+// Origin is where an epoch goes on: after a revision of an earlier epoch.
+type Origin struct {
+	bucket.Object
+	Epoch, Revision int64
+}
+
+// Epoch is what was written in one term of a writer.
 type Epoch struct {
 	Number   int64
+	Origin   *Origin   // nil if the epoch begins with an image
 	Images   []Image   // in the order of their revisions
 	Segments []Segment // in the order of the revisions after which they begin
+}
+
+// Line is one line of history: an epoch with which it ends, and of each epoch before it what the next one goes on from. What a
+// writer that has lost its lock wrote afterwards is not in the line of the one that has taken over.
+type Line struct {
+	Epochs   []int64   // in descending order
+	Images   []Image   // in the order of their revisions
+	Segments []Segment // in the order of the revisions after which they begin
+	Origins  []Origin  // in descending order of their revisions
+	alone    bool      // there are no other lines in the bucket any more
 }
 
 // Index is what a bucket has.
@@ -44,8 +70,11 @@ type Index struct {
 	Other  []string // names of objects that are no part of a copy
 }
 
+// encrypted reports whether an object is encrypted.
+func encrypted(o bucket.Object) bool { return strings.HasSuffix(o.Name, sealed) }
+
 // ReadIndex lists a bucket.
-func ReadIndex(ctx context.Context, b Bucket) (*Index, error) {
+func ReadIndex(ctx context.Context, b bucket.Bucket) (*Index, error) {
 	objects, err := b.List(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("listing the copy: %w", err)
@@ -60,24 +89,28 @@ func ReadIndex(ctx context.Context, b Bucket) (*Index, error) {
 }
 
 // add adds an object to the index. It returns false for one that is no part of a copy.
-func (x *Index) add(o Object) bool {
+func (x *Index) add(o bucket.Object) bool {
 	var number int64
 	dir, name, ok := strings.Cut(o.Name, "/")
 	if _, err := fmt.Sscanf(dir+"/", epochFormat, &number); !ok || err != nil || fmt.Sprintf(epochFormat, number) != dir+"/" {
 		return false
 	}
-	name = strings.TrimSuffix(name, encrypted)
+	name = strings.TrimSuffix(name, sealed)
 	if segment, ok := changelog.ParseName(name); ok {
 		e := x.epoch(number)
-		e.Segments = append(e.Segments, Segment{Object: o, Name: segment})
+		e.Segments = append(e.Segments, Segment{Object: o, Name: segment, Epoch: number, Until: segment.Through})
 		return true
 	}
-	var revision, ms int64
+	var from, revision, ms int64
+	if _, err := fmt.Sscanf(name, originFormat, &from, &revision); err == nil && fmt.Sprintf(originFormat, from, revision) == name {
+		x.epoch(number).Origin = &Origin{o, from, revision}
+		return true
+	}
 	if _, err := fmt.Sscanf(name, imageFormat, &revision, &ms); err != nil || fmt.Sprintf(imageFormat, revision, ms) != name {
 		return false
 	}
 	e := x.epoch(number)
-	e.Images = append(e.Images, Image{o, revision, time.UnixMilli(ms)})
+	e.Images = append(e.Images, Image{o, number, revision, time.UnixMilli(ms)})
 	return true
 }
 
@@ -91,21 +124,84 @@ func (x *Index) epoch(number int64) *Epoch {
 	return e
 }
 
-// Newest returns the newest epoch, nil if there is none.
-func (x *Index) Newest() *Epoch {
-	if len(x.Epochs) == 0 {
-		return nil
+// newest returns the number of the newest epoch, 0 if there is none.
+func (x *Index) newest() int64 {
+	if n := len(x.Epochs); n > 0 {
+		return x.Epochs[n-1].Number
 	}
-	return x.Epochs[len(x.Epochs)-1]
+	return 0
+}
+
+// Lines returns the lines of history, beginning with the one that the newest epoch ends. Each epoch is in one of them, unless several
+// go on from it.
+func (x *Index) Lines() (list []*Line) {
+	used := map[int64]bool{}
+	for _, e := range slices.Backward(x.Epochs) {
+		if used[e.Number] {
+			continue
+		}
+		l := x.line(e)
+		for _, number := range l.Epochs {
+			used[number] = true
+		}
+		list = append(list, l)
+	}
+	return list
+}
+
+// line returns the line that an epoch ends.
+func (x *Index) line(e *Epoch) *Line {
+	l := &Line{}
+	for until := int64(math.MaxInt64); ; {
+		l.Epochs = append(l.Epochs, e.Number)
+		for _, image := range e.Images {
+			if image.Revision <= until {
+				l.Images = append(l.Images, image)
+			}
+		}
+		for _, s := range e.Segments {
+			if s.Until = min(s.Through, until); s.After < until {
+				l.Segments = append(l.Segments, s)
+			}
+		}
+		if e.Origin == nil {
+			break
+		}
+		l.Origins = append(l.Origins, *e.Origin)
+		i := slices.IndexFunc(x.Epochs, func(o *Epoch) bool { return o.Number == e.Origin.Epoch })
+		if i < 0 || x.Epochs[i].Number >= e.Number {
+			break // what it goes on from is older than the retention
+		}
+		until, e = min(until, e.Origin.Revision), x.Epochs[i]
+	}
+	slices.SortStableFunc(l.Images, func(a, b Image) int { return cmp.Compare(a.Revision, b.Revision) })
+	slices.SortStableFunc(l.Segments, func(a, b Segment) int { return cmp.Compare(a.After, b.After) })
+	return l
+}
+
+// covers reports whether the line has what an epoch wrote up to a revision.
+func (l *Line) covers(epoch, revision int64) bool {
+	if epoch == l.Epochs[0] {
+		return true
+	}
+	for _, o := range l.Origins {
+		if revision > o.Revision {
+			return false
+		}
+		if o.Epoch == epoch {
+			return slices.Contains(l.Epochs, epoch)
+		}
+	}
+	return false
 }
 
 // next returns the segment with which a reader at a revision goes on; ok is false at the end.
-func (e *Epoch) next(revision int64) (best Segment, ok bool) {
-	for _, s := range e.Segments {
+func (l *Line) next(revision int64) (best Segment, ok bool) {
+	for _, s := range l.Segments {
 		if s.After > revision {
 			break
 		}
-		if s.Through > revision && (!ok || s.Through > best.Through) {
+		if s.Until > revision && (!ok || s.Until > best.Until) {
 			best, ok = s, true
 		}
 	}
@@ -114,15 +210,29 @@ func (e *Epoch) next(revision int64) (best Segment, ok bool) {
 
 // chain returns the segments that a reader at a revision applies, up to the revision until (0: all), and the last revision that it
 // reaches.
-func (e *Epoch) chain(revision, until int64) (list []Segment, end int64) {
+func (l *Line) chain(revision, until int64) (list []Segment, end int64) {
 	for end = revision; until == 0 || end < until; {
-		s, ok := e.next(end)
+		s, ok := l.next(end)
 		if !ok {
 			break
 		}
-		list, end = append(list, s), s.Through
+		list, end = append(list, s), s.Until
 	}
 	return list, end
+}
+
+// end returns the revision up to which the line has all changes, and when it was written. The time is zero if there is no image. It
+// begins with the oldest image: changes that only a later image has are missing for the moments in between.
+func (l *Line) end() (revision int64, at time.Time) {
+	if len(l.Images) == 0 {
+		return 0, time.Time{}
+	}
+	image := l.Images[0]
+	list, revision := l.chain(image.Revision, 0)
+	if len(list) == 0 {
+		return revision, image.Time
+	}
+	return revision, list[len(list)-1].Last
 }
 
 // Target is a moment to restore. At most one of the fields is set; without any it is the end of the copy.
@@ -134,16 +244,16 @@ type Target struct {
 // Plan is how a state is made out of a copy.
 type Plan struct {
 	Target
-	Epoch    int64
+	Epoch    int64 // the newest one of the line
 	Image    Image
 	Segments []Segment
 	End      int64 // the last revision that the segments reach
 }
 
-// goesOn reports whether the epoch has anything after a revision.
-func (e *Epoch) goesOn(revision int64) bool {
-	return slices.ContainsFunc(e.Segments, func(s Segment) bool { return s.Through > revision }) ||
-		slices.ContainsFunc(e.Images, func(i Image) bool { return i.Revision > revision })
+// goesOn reports whether the line has anything after a revision.
+func (l *Line) goesOn(revision int64) bool {
+	return slices.ContainsFunc(l.Segments, func(s Segment) bool { return s.Until > revision }) ||
+		slices.ContainsFunc(l.Images, func(i Image) bool { return i.Revision > revision })
 }
 
 // lastTime returns the time of the last change that the plan applies.
@@ -154,19 +264,21 @@ func (p *Plan) lastTime() time.Time {
 	return p.Image.Time
 }
 
+var errNoCopy = errors.New("there is no copy")
+
 // errNoImage is the error of a plan for a moment that no image is before.
 var errNoImage = errors.New("the copy does not reach back to that moment")
 
 // Plan returns how a state is made. Of several images it takes the newest one.
 func (x *Index) Plan(t Target) (*Plan, error) {
-	for _, e := range slices.Backward(x.Epochs) {
-		for _, image := range slices.Backward(e.Images) {
+	for _, l := range x.Lines() {
+		for _, image := range slices.Backward(l.Images) {
 			if t.Revision > 0 && image.Revision > t.Revision || !t.Time.IsZero() && image.Time.After(t.Time) {
 				continue
 			}
-			p := &Plan{Target: t, Epoch: e.Number, Image: image}
-			p.Segments, p.End = e.chain(image.Revision, t.Revision)
-			if e.goesOn(p.End) && t.Revision == 0 && (t.Time.IsZero() || !t.Time.Before(p.lastTime())) {
+			p := &Plan{Target: t, Epoch: l.Epochs[0], Image: image}
+			p.Segments, p.End = l.chain(image.Revision, t.Revision)
+			if l.goesOn(p.End) && t.Revision == 0 && (t.Time.IsZero() || !t.Time.Before(p.lastTime())) {
 				return nil, fmt.Errorf("the changes after revision %d are missing in the copy, and later ones are there", p.End)
 			}
 			if t.Revision > p.End {
@@ -176,7 +288,7 @@ func (x *Index) Plan(t Target) (*Plan, error) {
 		}
 	}
 	if len(x.Epochs) == 0 {
-		return nil, errors.New("there is no copy")
+		return nil, errNoCopy
 	}
 	return nil, errNoImage
 }

@@ -10,6 +10,7 @@ import (
 
 	"filippo.io/age"
 
+	"github.com/keelson-dev/keelson/internal/storage/bucket"
 	"github.com/keelson-dev/keelson/internal/storage/changelog"
 )
 
@@ -23,51 +24,67 @@ const (
 	imageAge      = 24 * time.Hour
 )
 
-// maintain does one piece of maintenance: it removes segments that a merged one replaces, or merges segments, or writes an image, or
-// removes what is older than the retention.
-func (s *Shipper) maintain(ctx context.Context) error {
-	for _, do := range []func(context.Context) (bool, error){s.removeParts, s.merge, s.renewImage, s.expire} {
-		if did, err := do(ctx); did || err != nil {
-			return err
+// maintain does one piece of maintenance, if there is one to do: it removes segments that a merged one replaces, or merges segments, or
+// writes an image, or removes what is older than the retention.
+func (s *Shipper) maintain(ctx context.Context) (did bool, err error) {
+	l, _ := s.current()
+	if l == nil {
+		return false, nil
+	}
+	for _, do := range []func(context.Context, *Line) (bool, error){s.removeParts, s.merge, s.renewImage, s.expire} {
+		if did, err = do(ctx, l); did || err != nil {
+			break
 		}
 	}
-	return nil
+	if err != nil {
+		s.forget() // perhaps the bucket does not have what the line has
+	}
+	return did, err
+}
+
+// segments returns the segments of a line as they are now.
+func (s *Shipper) segments(l *Line) []Segment {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(l.Segments)
 }
 
 // removeParts removes segments of which another one has all changes.
-func (s *Shipper) removeParts(ctx context.Context) (did bool, err error) {
-	e := s.epoch
-	for i := 0; i < len(e.Segments); i++ {
-		part := e.Segments[i]
-		if !slices.ContainsFunc(e.Segments, func(o Segment) bool {
-			return o.Object.Name != part.Object.Name && o.After <= part.After && o.Through >= part.Through
+func (s *Shipper) removeParts(ctx context.Context, l *Line) (did bool, err error) {
+	list := s.segments(l)
+	for _, part := range list {
+		if !slices.ContainsFunc(list, func(o Segment) bool {
+			return o.Object.Name != part.Object.Name && o.After <= part.After && o.Until >= part.Until
 		}) {
 			continue
 		}
 		if err := s.Bucket.Delete(ctx, part.Object.Name); err != nil {
 			return true, err
 		}
-		e.Segments, did = slices.Delete(e.Segments, i, i+1), true
-		i--
+		did = true
+		list = slices.DeleteFunc(slices.Clone(list), func(o Segment) bool { return o.Object.Name == part.Object.Name })
+		s.mu.Lock()
+		l.Segments = slices.DeleteFunc(l.Segments, func(o Segment) bool { return o.Object.Name == part.Object.Name })
+		s.mu.Unlock()
 	}
 	return did, nil
 }
 
 // merge merges the segments of one length of time that has passed.
-func (s *Shipper) merge(ctx context.Context) (bool, error) {
+func (s *Shipper) merge(ctx context.Context, l *Line) (bool, error) {
 	for _, span := range spans {
-		if list := s.mergeable(span); len(list) > 1 {
-			return true, s.mergeSegments(ctx, list)
+		if list := s.mergeable(l, span); len(list) > 1 {
+			return true, s.mergeSegments(ctx, l, list)
 		}
 	}
 	return false, nil
 }
 
 // mergeable returns the first segments that follow each other and end in the same length of time, which has passed.
-func (s *Shipper) mergeable(span time.Duration) (list []Segment) {
+func (s *Shipper) mergeable(l *Line, span time.Duration) (list []Segment) {
 	slot := func(x Segment) int64 { return x.Last.UnixMilli() / span.Milliseconds() }
 	now := s.Now().UnixMilli() / span.Milliseconds()
-	for _, x := range s.epoch.Segments {
+	for _, x := range s.segments(l) {
 		if n := len(list); n > 0 && list[n-1].Through == x.After && slot(list[0]) == slot(x) && s.readable(x) {
 			list = append(list, x)
 			continue
@@ -83,14 +100,17 @@ func (s *Shipper) mergeable(span time.Duration) (list []Segment) {
 	return list
 }
 
-// readable reports whether this process can read a segment. It has no keys for those that another process has encrypted.
-func (s *Shipper) readable(x Segment) bool { return !x.Encrypted() || x.own }
+// readable reports whether this process can read a segment. It has no keys for those that another process has encrypted. Those of
+// which not everything counts are left as they are.
+func (s *Shipper) readable(x Segment) bool {
+	return (!encrypted(x.Object) || x.own) && x.Until == x.Through
+}
 
 // open decrypts an object that this process has written.
 func (s *Shipper) open(r io.Reader) (io.Reader, error) { return age.Decrypt(r, s.own) }
 
 // mergeSegments writes a segment with the changes of segments that follow each other. Their objects are removed by removeParts.
-func (s *Shipper) mergeSegments(ctx context.Context, list []Segment) error {
+func (s *Shipper) mergeSegments(ctx context.Context, l *Line, list []Segment) error {
 	first, last := list[0], list[len(list)-1]
 	merged, err := s.writeSegment(ctx, changelog.Name{After: first.After, Through: last.Through, Last: last.Last}, func(w *changelog.Writer) error {
 		for _, part := range list {
@@ -103,73 +123,96 @@ func (s *Shipper) mergeSegments(ctx context.Context, list []Segment) error {
 	if err != nil {
 		return fmt.Errorf("merging the changes of revisions %d to %d: %w", first.After+1, last.Through, err)
 	}
-	i := slices.IndexFunc(s.epoch.Segments, func(x Segment) bool { return x.After >= first.After })
-	s.epoch.Segments = slices.Insert(s.epoch.Segments, i, merged)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(l.Segments, func(x Segment) bool { return x.After >= first.After })
+	l.Segments = slices.Insert(l.Segments, i, merged)
 	return nil
 }
 
 // renewImage writes an image when it pays.
-func (s *Shipper) renewImage(ctx context.Context) (bool, error) {
-	last := s.epoch.Images[len(s.epoch.Images)-1]
+func (s *Shipper) renewImage(ctx context.Context, l *Line) (bool, error) {
+	last := l.Images[len(l.Images)-1]
 	since := int64(0)
-	for _, x := range s.epoch.Segments {
-		if x.Through > last.Revision {
+	for _, x := range s.segments(l) {
+		if x.Until > last.Revision {
 			since += x.Size
 		}
 	}
 	if since == 0 || since <= max(last.Size, s.imageBytes) && s.Now().Sub(last.Time) < imageAge {
 		return false, nil
 	}
-	return true, s.writeImage(ctx, s.epoch)
+	image, err := s.writeImage(ctx)
+	if err != nil {
+		return true, err
+	}
+	l.Images = append(l.Images, image) // only maintenance reads and writes them
+	return true, nil
 }
 
 // expire removes what no state of the retention needs: images before the newest one that is older, the segments before it, and
-// earlier epochs if there is such an image.
-func (s *Shipper) expire(ctx context.Context) (did bool, err error) {
+// other lines of history if there is such an image.
+func (s *Shipper) expire(ctx context.Context, l *Line) (did bool, err error) {
 	oldest := s.Now().Add(-s.Retention)
-	e := s.epoch
 	keep := 0
-	for i, image := range e.Images {
+	for i, image := range l.Images {
 		if !image.Time.After(oldest) {
 			keep = i
 		}
 	}
-	var remove []Object
-	for _, image := range e.Images[:keep] {
+	first := l.Images[keep]
+	var remove []bucket.Object
+	for _, image := range l.Images[:keep] {
 		remove = append(remove, image.Object)
 	}
-	for _, x := range e.Segments {
-		if x.Through <= e.Images[keep].Revision {
+	for _, x := range s.segments(l) {
+		if x.Until <= first.Revision {
 			remove = append(remove, x.Object)
 		}
 	}
-	if !e.Images[keep].Time.After(oldest) && !s.earlierGone {
+	for _, o := range l.Origins {
+		if o.Revision < first.Revision {
+			remove = append(remove, o.Object)
+		}
+	}
+	if !first.Time.After(oldest) && !l.alone {
 		x, err := ReadIndex(ctx, s.Bucket)
 		if err != nil {
 			return false, err
 		}
-		for _, earlier := range x.Epochs {
-			if earlier.Number >= e.Number {
-				continue
-			}
-			for _, image := range earlier.Images {
-				remove = append(remove, image.Object)
-			}
-			for _, x := range earlier.Segments {
-				remove = append(remove, x.Object)
-			}
-		}
-		defer func() { s.earlierGone = err == nil }()
+		remove = append(remove, x.outside(l)...)
 	}
 	for _, o := range remove {
 		if err := s.Bucket.Delete(ctx, o.Name); err != nil {
 			return true, err
 		}
 	}
-	first := e.Images[keep].Revision
-	e.Images = e.Images[keep:]
-	e.Segments = slices.DeleteFunc(e.Segments, func(x Segment) bool { return x.Through <= first })
+	l.alone = l.alone || !first.Time.After(oldest)
+	l.Images = l.Images[keep:]
+	l.Origins = slices.DeleteFunc(l.Origins, func(o Origin) bool { return o.Revision < first.Revision })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l.Segments = slices.DeleteFunc(l.Segments, func(x Segment) bool { return x.Until <= first.Revision })
 	return len(remove) > 0, nil
+}
+
+// outside returns the objects of epochs that are not in a line.
+func (x *Index) outside(l *Line) (list []bucket.Object) {
+	for _, e := range x.Epochs {
+		if slices.Contains(l.Epochs, e.Number) || e.Number > l.Epochs[0] {
+			continue
+		}
+		for _, image := range e.Images {
+			list = append(list, image.Object)
+		}
+		for _, s := range e.Segments {
+			list = append(list, s.Object)
+		}
+		if e.Origin != nil {
+			list = append(list, e.Origin.Object)
+		}
+	}
+	return list
 }
 
 // errOtherSegment is the error of an object whose content is not what its name says.
@@ -177,7 +220,7 @@ var errOtherSegment = errors.New("its content is that of another segment")
 
 // readSegment calls each for the transactions of a segment, and verifies it. It ends early if each returns io.EOF.
 func readSegment(
-	ctx context.Context, b Bucket, x Segment, open func(io.Reader) (io.Reader, error), each func(changelog.Transaction) error,
+	ctx context.Context, b bucket.Bucket, x Segment, open func(io.Reader) (io.Reader, error), each func(changelog.Transaction) error,
 ) (err error) {
 	in, err := b.Get(ctx, x.Object.Name)
 	if err != nil {
@@ -190,7 +233,7 @@ func readSegment(
 		}
 	}()
 	content := io.Reader(in)
-	if x.Encrypted() {
+	if encrypted(x.Object) {
 		if content, err = open(in); err != nil {
 			return err
 		}

@@ -7,12 +7,12 @@ import (
 	"io"
 	"iter"
 	"os"
-	"strings"
 	"time"
 
 	"filippo.io/age"
 
 	"github.com/keelson-dev/keelson/internal/storage/backup"
+	"github.com/keelson-dev/keelson/internal/storage/bucket"
 	"github.com/keelson-dev/keelson/internal/storage/changelog"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
@@ -22,12 +22,14 @@ type Restored struct {
 	Revision int64
 	// Time is when the last change was made.
 	Time time.Time
+	// Files are the files of the server that the image has.
+	Files map[string][]byte
 }
 
 // Restore makes a store in o.Dir, which must not contain one, as a plan says: with the revisions that it had. All objects are
 // verified. work is a directory for the image while it is read. After an error, o.Dir cannot be used.
 func (p *Plan) Restore(
-	ctx context.Context, b Bucket, o embedded.Options, work string, identities []age.Identity,
+	ctx context.Context, b bucket.Bucket, o embedded.Options, work string, identities []age.Identity,
 ) (out Restored, err error) {
 	path, err := p.fetchImage(ctx, b, work)
 	if path != "" {
@@ -48,19 +50,23 @@ func (p *Plan) Restore(
 	if image.Revision != p.Image.Revision {
 		return out, fmt.Errorf("%s is of revision %d", p.Image.Name, image.Revision)
 	}
-	out = Restored{image.Revision, p.Image.Time}
-	open := func(r io.Reader) (io.Reader, error) {
+	out = Restored{image.Revision, p.Image.Time, image.Files}
+	out.Revision, err = embedded.Replay(ctx, o, p.transactions(ctx, b, opener(identities), &out))
+	return out, err
+}
+
+// opener returns the function that decrypts an object.
+func opener(identities []age.Identity) func(io.Reader) (io.Reader, error) {
+	return func(r io.Reader) (io.Reader, error) {
 		if len(identities) == 0 {
 			return nil, backup.ErrEncrypted
 		}
 		return age.Decrypt(r, identities...)
 	}
-	out.Revision, err = embedded.Replay(ctx, o, p.transactions(ctx, b, open, &out))
-	return out, err
 }
 
 // fetchImage copies the image to a new file in work. If there is a path, the caller removes it, also after an error.
-func (p *Plan) fetchImage(ctx context.Context, b Bucket, work string) (path string, err error) {
+func (p *Plan) fetchImage(ctx context.Context, b bucket.Bucket, work string) (path string, err error) {
 	in, err := b.Get(ctx, p.Image.Name)
 	if err != nil {
 		return "", err
@@ -71,13 +77,13 @@ func (p *Plan) fetchImage(ctx context.Context, b Bucket, work string) (path stri
 		return "", err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	_, err = io.Copy(&contextWriter{ctx, f}, in)
+	_, err = io.Copy(f, in)
 	return f.Name(), err
 }
 
 // transactions returns the transactions after the image, up to the moment of the plan. It sets the time of out to that of the last one.
 func (p *Plan) transactions(
-	ctx context.Context, b Bucket, open func(io.Reader) (io.Reader, error), out *Restored,
+	ctx context.Context, b bucket.Bucket, open func(io.Reader) (io.Reader, error), out *Restored,
 ) iter.Seq2[changelog.Transaction, error] {
 	return func(yield func(changelog.Transaction, error) bool) {
 		last, ended := p.Image.Revision, false
@@ -85,8 +91,8 @@ func (p *Plan) transactions(
 			from := last
 			err := readSegment(ctx, b, x, open, func(t changelog.Transaction) error {
 				switch {
-				case t.Revision <= from || ended:
-					return nil // an overlap, or it is read only to be verified
+				case t.Revision <= from || t.Revision > x.Until || ended:
+					return nil // an overlap, or what does not count, or it is read only to be verified
 				case p.Revision > 0 && t.Revision > p.Revision, !p.Time.IsZero() && t.Time.After(p.Time):
 					ended = true
 					return nil
@@ -107,10 +113,7 @@ func (p *Plan) transactions(
 			if ended {
 				return
 			}
-			last = x.Through
+			last = x.Until
 		}
 	}
 }
-
-// Encrypted reports whether an object is encrypted.
-func (o *Object) Encrypted() bool { return strings.HasSuffix(o.Name, encrypted) }

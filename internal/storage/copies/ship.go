@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/backup"
+	"github.com/keelson-dev/keelson/internal/storage/bucket"
 	"github.com/keelson-dev/keelson/internal/storage/changelog"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
@@ -25,18 +27,29 @@ type Store interface {
 	Export(ctx context.Context) (*embedded.Export, error)
 }
 
-// Options say what is copied, and where. Store, Bucket, Now and Log must be set.
+// Options say what is copied, and where. Store, Bucket, Lock, Now and Log must be set.
 type Options struct {
 	Store  Store
-	Bucket Bucket
+	Bucket bucket.Bucket
 	// Interval is the time between two looks for changes. Retention is how far back states can be restored.
 	Interval, Retention time.Duration
 	// Recipients are those for whom objects are encrypted; empty: they are not encrypted.
 	Recipients []age.Recipient
 	// Program is what writes the objects.
 	Program string
-	Now     func() time.Time
-	Log     *slog.Logger
+	// Files returns the files of the server that go into each image; nil: none.
+	Files func(context.Context) (map[string][]byte, error)
+	// Lock keeps other processes from writing to the copy. Lost, unless it is nil, is called when another process has it; then the lock is
+	// not taken again, because the store may have changes that the other process does not know.
+	Lock *Lock
+	Lost func(error)
+	// Handover says where the copy ended when Lock was taken from another server; nil if the store was not made by a Follower.
+	Handover *Handover
+	// Record is a file in the data directory, which has the number of the last epoch that was written from this directory. Without
+	// it any store may begin a new line of history in the copy.
+	Record string
+	Now    func() time.Time
+	Log    *slog.Logger
 }
 
 const (
@@ -52,25 +65,35 @@ type Status struct {
 	// Failing is since when the copy cannot be written, zero if it can. Err says why.
 	Failing time.Time
 	Err     error
+	// StoreBytes is storage.Stats.WrittenBytes at Revision.
+	StoreBytes int64
+	// Objects and Bytes are what this process has written, Images the images among them.
+	Objects, Bytes, Images int64
 }
 
-// Shipper keeps a copy. Only one may write to a bucket.
+// Shipper keeps a copy. One goroutine writes changes, another one does maintenance, which may take long.
 type Shipper struct {
 	Options
-	epoch       *Epoch // nil before the bucket was read
-	position    int64  // all changes up to this revision are in the copy
-	earlierGone bool   // there are no earlier epochs any more
-	imageBytes  int64  // see minImageBytes
+	imageBytes int64 // see minImageBytes
 	// own can decrypt what this process has written, so that it can merge segments; nil if they are not encrypted.
-	own *age.X25519Identity
+	own  *age.X25519Identity
+	wake chan struct{} // capacity 1; receives when Confirm waits
 
-	mu     sync.Mutex // guards status
-	status Status
+	mu       sync.Mutex    // guards the fields below, and the content of line
+	number   int64         // of the epoch to which this process writes; 0 before it is known
+	line     *Line         // nil before the bucket was read
+	position int64         // all changes up to this revision are in the copy
+	wanted   int64         // a revision for which Confirm waits, which readers of the store do not see yet
+	moved    chan struct{} // closed and replaced when position changes
+	status   Status
 }
+
+// ErrForeign is the error of a store that does not have all changes of the copy, because another server has written them.
+var ErrForeign = errors.New("the copy has changes of another server")
 
 // NewShipper returns a Shipper. Run starts it.
 func NewShipper(o Options) (*Shipper, error) {
-	s := &Shipper{Options: o, imageBytes: minImageBytes}
+	s := &Shipper{Options: o, imageBytes: minImageBytes, wake: make(chan struct{}, 1), moved: make(chan struct{})}
 	if len(o.Recipients) == 0 {
 		return s, nil
 	}
@@ -91,6 +114,10 @@ const longestPause = 30 * time.Second
 
 // Run keeps the copy up to date until ctx ends.
 func (s *Shipper) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	running.Go(func() { s.keepLock(ctx) })
+	running.Go(func() { s.keepInOrder(ctx) })
 	pause := s.Interval
 	for ctx.Err() == nil {
 		err := s.step(ctx)
@@ -103,10 +130,129 @@ func (s *Shipper) Run(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(pause):
+		case <-time.After(withJitter(pause)):
+		case <-s.woken(err):
 		}
 	}
 }
+
+// woken returns the channel that ends the pause early. After an error the pause is not ended early.
+func (s *Shipper) woken(err error) <-chan struct{} {
+	if err != nil {
+		return nil
+	}
+	return s.wake
+}
+
+// withJitter returns a random time between a half of d and d.
+func withJitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
+
+// keepLock renews the lock until ctx ends.
+func (s *Shipper) keepLock(ctx context.Context) {
+	every := time.NewTicker(s.Lock.Time / renewals)
+	defer every.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+		}
+		if s.Lock.Epoch() == 0 {
+			continue // step acquires it
+		}
+		bounded, cancel := context.WithTimeout(ctx, s.Lock.Time/renewals)
+		err := s.Lock.Renew(bounded)
+		cancel()
+		if errors.Is(err, ErrLost) && s.Lost != nil {
+			s.Lost(err)
+			return
+		}
+		if err != nil && ctx.Err() == nil {
+			s.Log.Warn("the lock of the copy was not renewed", "error", err)
+		}
+	}
+}
+
+// renewals is how often the lock is renewed in the time that it is valid.
+const renewals = 3
+
+// keepInOrder does maintenance until ctx ends.
+func (s *Shipper) keepInOrder(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(withJitter(max(s.Interval, maintenancePause))):
+		}
+		for {
+			did, err := s.maintain(ctx)
+			if err != nil && ctx.Err() == nil {
+				s.Log.Warn("the copy of the store was not put in order; will try again", "error", err)
+			}
+			if err != nil || !did {
+				break
+			}
+		}
+	}
+}
+
+// maintenancePause is the shortest time between two looks for maintenance.
+const maintenancePause = time.Second
+
+// Finish writes what is not yet in the copy, and gives up the lock. Run has ended, and nothing is written to the store any more.
+func (s *Shipper) Finish(ctx context.Context) error {
+	err := s.step(ctx)
+	s.note(err)
+	return errors.Join(err, s.Lock.Release(ctx))
+}
+
+// AwaitLock waits until the lock is valid. It fails with ErrLost if another process has it.
+func (s *Shipper) AwaitLock(ctx context.Context) error {
+	for !s.Lock.Valid() {
+		if s.Lock.Epoch() == 0 {
+			return ErrLost
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(confirmPause):
+		}
+	}
+	return nil
+}
+
+// Confirm waits until all changes up to a revision are in the copy. The revision is durable in the store; readers may not see it yet. It
+// fails with ErrLost if another process has the lock and Options.Lost is set.
+func (s *Shipper) Confirm(ctx context.Context, revision int64) error {
+	s.mu.Lock()
+	s.wanted = max(s.wanted, revision)
+	s.mu.Unlock()
+	for {
+		s.mu.Lock()
+		copied, moved := s.line != nil && s.position >= revision, s.moved
+		s.mu.Unlock()
+		// If the lock has ended, another server may have taken over before the last segment was written, and would not read it.
+		if copied && s.Lock.Valid() {
+			return nil
+		}
+		if s.Lost != nil && s.Lock.Epoch() == 0 {
+			return ErrLost
+		}
+		select {
+		case s.wake <- struct{}{}:
+		default:
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-moved:
+		case <-time.After(confirmPause):
+		}
+	}
+}
+
+// confirmPause is the longest time after which Confirm looks again whether the lock is valid.
+const confirmPause = 100 * time.Millisecond
 
 // note records the result of a step, and logs when it begins or ends to fail.
 func (s *Shipper) note(err error) {
@@ -121,14 +267,35 @@ func (s *Shipper) note(err error) {
 		s.status.Failing = time.Time{}
 	}
 	s.status.Err = err
-	if s.epoch != nil {
-		s.status.Revision = s.position
-	}
 }
 
-// step writes what has changed since the last one, and then does at most one piece of maintenance.
+// reached records up to which revision the line has all changes, and storage.Stats.WrittenBytes at that revision.
+func (s *Shipper) reached(l *Line, revision, storeBytes int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.line, s.position = l, revision
+	s.status.Revision, s.status.StoreBytes = revision, storeBytes
+	close(s.moved)
+	s.moved = make(chan struct{})
+}
+
+// current returns the line that is written, nil if it is not known, and the number of the epoch.
+func (s *Shipper) current() (*Line, int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.line, s.number
+}
+
+// forget makes the next step read what the bucket has.
+func (s *Shipper) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.line = nil
+}
+
+// step writes what has changed since the last one.
 func (s *Shipper) step(ctx context.Context) error {
-	if s.epoch == nil {
+	if l, _ := s.current(); l == nil {
 		if err := s.begin(ctx); err != nil {
 			return err
 		}
@@ -136,54 +303,186 @@ func (s *Shipper) step(ctx context.Context) error {
 	for {
 		done, err := s.ship(ctx)
 		if err != nil {
-			s.epoch = nil // the next step reads what the bucket has
+			s.forget()
 			return err
 		}
 		if done {
-			break
+			return nil
 		}
 	}
-	if err := s.maintain(ctx); err != nil {
-		s.epoch = nil
-		return fmt.Errorf("maintaining the copy: %w", err)
-	}
-	return nil
 }
 
-// begin finds out where the copy ends, and begins a new epoch if the store does not go on there.
+// begin finds out where the copy ends, and whether the store goes on there. If it does not, it begins a new line of history.
 func (s *Shipper) begin(ctx context.Context) error {
+	if s.Lost != nil && s.Lock.Epoch() == 0 {
+		return ErrLost
+	}
+	if err := s.Acquire(ctx); err != nil {
+		return err
+	}
+	if s.Handover != nil && s.Handover.Next > 0 {
+		return s.TakeOver(ctx)
+	}
 	x, err := ReadIndex(ctx, s.Bucket)
 	if err != nil {
 		return err
 	}
-	e := x.Newest()
-	if e == nil {
-		return s.newEpoch(ctx, 1)
+	newest := x.newest()
+	_, number := s.current()
+	if newest > number {
+		return fmt.Errorf("%w: epoch %d, while this one writes epoch %d", ErrForeign, newest, number)
 	}
-	end, at := e.end()
+	if newest == 0 {
+		return s.newLine(ctx)
+	}
+	l := x.Lines()[0]
+	end, at := l.end()
 	follows, err := s.follows(ctx, end, at)
+	switch {
+	case err != nil:
+		return err
+	case follows && newest == number:
+		s.goOn(l, end)
+		return nil
+	case follows:
+		return s.continueLine(ctx, l, end)
+	case newest == number:
+		return s.restartLine(ctx)
+	}
+	if err := s.foreign(newest, end); err != nil {
+		return err
+	}
+	return s.newLine(ctx)
+}
+
+// TakeOver goes on where another server has ended (Options.Handover). Between the last revision that it has copied and the first one of
+// this server are those that it may have given to changes that were lost. It is called before the first request is answered, so that the
+// other server cannot come back and find that nobody has written.
+func (s *Shipper) TakeOver(ctx context.Context) error {
+	if err := s.Acquire(ctx); err != nil {
+		return err
+	}
+	x, err := ReadIndex(ctx, s.Bucket)
 	if err != nil {
 		return err
 	}
-	if !follows {
-		return s.newEpoch(ctx, e.Number+1)
+	_, number := s.current()
+	newest := x.newest()
+	if newest == 0 || newest > s.Handover.Epoch && newest != number {
+		return fmt.Errorf("%w: epoch %d, while the one that was followed is epoch %d", ErrForeign, newest, s.Handover.Epoch)
 	}
-	s.epoch, s.position, s.earlierGone = e, end, false
+	l := x.Lines()[0]
+	if newest != number { // an earlier try has not begun the epoch
+		if err := s.continueLine(ctx, l, s.Handover.Revision); err != nil {
+			return err
+		}
+	}
+	n := changelog.Name{After: s.Handover.Revision, Through: s.Handover.Next, Last: s.Now()}
+	segment, err := s.writeSegment(ctx, n, func(*changelog.Writer) error { return nil })
+	if err != nil {
+		s.forget()
+		return err
+	}
+	s.mu.Lock()
+	l.Segments = append(l.Segments, segment)
+	s.mu.Unlock()
+	s.Handover = nil
+	s.goOn(l, n.Through)
 	return nil
 }
 
-// end returns the revision up to which the epoch has all changes, and when it was written. The time is zero if there is no image. It
-// begins with the oldest image: changes that only a later image has are missing for the moments in between.
-func (e *Epoch) end() (revision int64, at time.Time) {
-	if len(e.Images) == 0 {
-		return 0, time.Time{}
+// foreign returns ErrForeign if another server has written the newest epoch, in which the store does not go on.
+func (s *Shipper) foreign(newest, end int64) error {
+	recorded, err := readRecord(s.Record)
+	if err != nil || s.Record == "" || recorded.Epoch >= newest {
+		return err
 	}
-	image := e.Images[0]
-	list, revision := e.chain(image.Revision, 0)
-	if len(list) == 0 {
-		return revision, image.Time
+	return fmt.Errorf("%w (epoch %d, up to revision %d), which the data directory does not have; either this is the copy of another "+
+		"cluster, then name an empty place, or a server that took over has written them, then restore from the copy", ErrForeign, newest, end)
+}
+
+// Check returns ErrForeign if the store does not have all changes of the copy, because another server has written them.
+func (s *Shipper) Check(ctx context.Context) error {
+	x, err := ReadIndex(ctx, s.Bucket)
+	if err != nil || x.newest() == 0 {
+		return err
 	}
-	return revision, list[len(list)-1].Last
+	end, at := x.Lines()[0].end()
+	follows, err := s.follows(ctx, end, at)
+	if err != nil || follows {
+		return err
+	}
+	return s.foreign(x.newest(), end)
+}
+
+// Acquire takes the lock, if it is not held. A new holder writes to a new epoch. It fails with *HeldError while another process may hold it.
+func (s *Shipper) Acquire(ctx context.Context) error {
+	if epoch := s.Lock.Epoch(); epoch != 0 {
+		s.setNumber(epoch)
+		return nil
+	}
+	x, err := ReadIndex(ctx, s.Bucket)
+	if err != nil {
+		return err
+	}
+	if err := s.Lock.Acquire(ctx, x.newest()); err != nil {
+		return err
+	}
+	s.setNumber(s.Lock.Epoch())
+	if !s.Lock.Conditional() {
+		s.Log.Warn("the place of the copy does not keep conditions of writes, so two servers could write to it at the same time")
+	}
+	return nil
+}
+
+// setNumber sets the number of the epoch.
+func (s *Shipper) setNumber(number int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.number = number
+}
+
+// goOn makes a line the one that is written, with all changes up to a revision.
+func (s *Shipper) goOn(l *Line, revision int64) { s.reached(l, revision, s.Status().StoreBytes) }
+
+// continueLine begins an epoch that goes on from a revision of the line.
+func (s *Shipper) continueLine(ctx context.Context, l *Line, revision int64) error {
+	_, number := s.current()
+	if err := s.writeRecord(number); err != nil {
+		return err
+	}
+	origin := Origin{Epoch: l.Epochs[0], Revision: revision}
+	var err error
+	origin.Object, err = s.put(ctx, fmt.Sprintf(originFormat, origin.Epoch, origin.Revision), func(io.Writer) error { return nil })
+	if err != nil {
+		return err
+	}
+	l.Epochs, l.Origins = slices.Insert(l.Epochs, 0, number), slices.Insert(l.Origins, 0, origin)
+	s.goOn(l, revision)
+	return nil
+}
+
+// restartLine begins a new epoch, and with it a new line of history: the changes after the end of the line that was written are gone.
+func (s *Shipper) restartLine(ctx context.Context) error {
+	if err := s.Lock.Advance(ctx); err != nil {
+		return err
+	}
+	s.setNumber(s.Lock.Epoch())
+	return s.newLine(ctx)
+}
+
+// newLine begins a line of history with an image.
+func (s *Shipper) newLine(ctx context.Context) error {
+	_, number := s.current()
+	if err := s.writeRecord(number); err != nil {
+		return err
+	}
+	image, err := s.writeImage(ctx)
+	if err != nil {
+		return err
+	}
+	s.goOn(&Line{Epochs: []int64{number}, Images: []Image{image}}, image.Revision)
+	return nil
 }
 
 // follows reports whether the store has written a revision at a time, and has all changes since.
@@ -196,48 +495,56 @@ func (s *Shipper) follows(ctx context.Context, revision int64, at time.Time) (bo
 	return err == nil && !written.IsZero() && written.UnixMilli() == at.UnixMilli() && s.Store.Floor(storage.Scope{}) <= revision, err
 }
 
-// newEpoch begins an epoch with an image.
-func (s *Shipper) newEpoch(ctx context.Context, number int64) error {
-	e := &Epoch{Number: number}
-	if err := s.writeImage(ctx, e); err != nil {
-		return err
-	}
-	s.epoch, s.position, s.earlierGone = e, e.Images[0].Revision, false
-	return nil
-}
-
-// writeImage adds an image of the present state to an epoch.
-func (s *Shipper) writeImage(ctx context.Context, e *Epoch) error {
+// writeImage writes an image of the present state.
+func (s *Shipper) writeImage(ctx context.Context) (image Image, err error) {
 	export, err := s.Store.Export(ctx)
 	if err != nil {
-		return err
+		return image, err
 	}
 	defer export.Close()
+	var files map[string][]byte
+	if s.Files != nil {
+		if files, err = s.Files(ctx); err != nil {
+			return image, fmt.Errorf("the keys of the server cannot be read: %w", err)
+		}
+	}
 	now := s.Now()
 	at, _, err := s.Store.WrittenAt(ctx, export.Revision())
 	if err != nil {
-		return err
+		return image, err
 	}
 	if at.IsZero() {
 		at = now
 	}
-	image := Image{Revision: export.Revision(), Time: time.UnixMilli(at.UnixMilli())}
-	image.Object, err = s.put(ctx, e.Number, fmt.Sprintf(imageFormat, image.Revision, at.UnixMilli()), func(w io.Writer) error {
-		_, err := backup.Save(ctx, w, export, backup.SaveOptions{Created: now, Program: s.Program, Past: true})
+	_, image.Epoch = s.current()
+	image.Revision, image.Time = export.Revision(), time.UnixMilli(at.UnixMilli())
+	image.Object, err = s.put(ctx, fmt.Sprintf(imageFormat, image.Revision, at.UnixMilli()), func(w io.Writer) error {
+		_, err := backup.Save(ctx, w, export, backup.SaveOptions{Created: now, Program: s.Program, Past: true, Files: files})
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("writing an image: %w", err)
+		return image, fmt.Errorf("writing an image: %w", err)
 	}
-	e.Images = append(e.Images, image)
-	return nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.status.Images++
+	return image, nil
 }
 
-// put writes an object of an epoch, encrypted if there are recipients.
-func (s *Shipper) put(ctx context.Context, epoch int64, name string, write func(io.Writer) error) (Object, error) {
-	o := Object{Name: fmt.Sprintf(epochFormat, epoch) + name}
+// put writes an object of the epoch, encrypted if there are recipients. It writes nothing while another process may hold the lock.
+func (s *Shipper) put(ctx context.Context, name string, write func(io.Writer) error) (bucket.Object, error) {
+	_, number := s.current()
+	o := bucket.Object{Name: fmt.Sprintf(epochFormat, number) + name}
+	if !s.Lock.Valid() { // it was not renewed in time, but perhaps nobody has taken it
+		if err := s.Lock.Renew(ctx); err != nil {
+			return o, err
+		}
+		if !s.Lock.Valid() {
+			return o, errLockEnded
+		}
+	}
 	if len(s.Recipients) > 0 {
-		o.Name += encrypted
+		o.Name += sealed
 	}
 	err := s.Bucket.Put(ctx, o.Name, func(w io.Writer) error {
 		out := &counted{Writer: w}
@@ -251,8 +558,16 @@ func (s *Shipper) put(ctx context.Context, epoch int64, name string, write func(
 		}
 		return errors.Join(write(sealed), sealed.Close())
 	})
+	if err == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.status.Objects++
+		s.status.Bytes += o.Size
+	}
 	return o, err
 }
+
+var errLockEnded = errors.New("the lock of the copy was not renewed in time")
 
 // counted counts the bytes that are written.
 type counted struct {
@@ -268,15 +583,22 @@ func (c *counted) Write(b []byte) (int, error) {
 
 // ship writes a segment of changes that are not in the copy. done is true if there are no more.
 func (s *Shipper) ship(ctx context.Context) (done bool, err error) {
-	after := s.position
-	result, err := s.Store.Changes(ctx, storage.ChangesRequest{After: after, Limit: segmentChanges, Bytes: segmentBytes})
+	s.mu.Lock()
+	l, after, wanted, written := s.line, s.position, s.wanted, s.status.StoreBytes
+	s.mu.Unlock()
+	now := s.Store.Stats()
+	r := storage.ChangesRequest{After: after, Limit: segmentChanges, Bytes: segmentBytes}
+	if wanted > now.Revision {
+		r.Through = wanted
+	}
+	result, err := s.Store.Changes(ctx, r)
 	if err != nil {
 		return false, err
 	}
 	if floor := s.Store.Floor(storage.Scope{}); floor > after {
 		s.Log.Warn("the store does not have all changes since the end of its copy any more; a new image is written",
 			"copied", after, "floor", floor)
-		return false, s.newEpoch(ctx, s.epoch.Number+1)
+		return false, s.restartLine(ctx)
 	}
 	if result.Through == after {
 		return true, nil
@@ -292,7 +614,17 @@ func (s *Shipper) ship(ctx context.Context) (done bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("writing changes: %w", err)
 	}
-	s.epoch.Segments, s.position = append(s.epoch.Segments, segment), result.Through
+	if result.More { // then only these changes are known to be copied
+		for i := range result.Changes {
+			written += int64(len(result.Changes[i].Entry.Key) + len(result.Changes[i].Entry.Value))
+		}
+	} else {
+		written = now.WrittenBytes
+	}
+	s.mu.Lock()
+	l.Segments = append(l.Segments, segment)
+	s.mu.Unlock()
+	s.reached(l, result.Through, written)
 	return !result.More, nil
 }
 
@@ -300,7 +632,8 @@ func (s *Shipper) ship(ctx context.Context) (done bool, err error) {
 func (s *Shipper) writeSegment(
 	ctx context.Context, n changelog.Name, fill func(*changelog.Writer) error,
 ) (segment Segment, err error) {
-	h := changelog.Header{Epoch: s.epoch.Number, After: n.After, Program: s.Program}
+	_, number := s.current()
+	h := changelog.Header{Epoch: number, After: n.After, Program: s.Program}
 	write := func(w io.Writer) (changelog.Totals, error) {
 		out, err := changelog.NewWriter(w, h)
 		if err != nil {
@@ -324,8 +657,8 @@ func (s *Shipper) writeSegment(
 			n.Last = time.UnixMilli(totals.Last)
 		}
 	}
-	segment.Name, segment.own = n, true
-	segment.Object, err = s.put(ctx, s.epoch.Number, n.String(), func(w io.Writer) error {
+	segment.Name, segment.Epoch, segment.Until, segment.own = n, number, n.Through, true
+	segment.Object, err = s.put(ctx, n.String(), func(w io.Writer) error {
 		if buffered != nil {
 			_, err := w.Write(buffered)
 			return err

@@ -34,6 +34,7 @@ type Store struct {
 	files        fileState
 	revisionFile revisionFile
 	lifetime     *lifetime
+	confirming   atomic.Int64 // the revision for which Options.Confirm was called last
 
 	// importFailed receives the error that ends an import. It is nil in all other stores.
 	importFailed chan error
@@ -192,6 +193,7 @@ func (s *Store) start(revision int64) {
 		plan: func(requests []*request) *group {
 			return s.planner.plan(requests, func(b *pebble.Batch) batch { return &pebbleBatch{s: s, b: b} })
 		},
+		confirm: s.confirm(),
 		publish: func(g *group) { s.hub.publish(g.records) },
 		durable: func(g *group) {
 			if s.opts.OnGroup != nil {
@@ -207,6 +209,18 @@ func (s *Store) start(revision int64) {
 	s.reclaimer.wake = make(chan struct{}, 1)
 	s.lifetime.background.Go(s.runMaintenance)
 	s.lifetime.background.Go(func() { s.reclaimer.run(s.lifetime.stopped, s.reclaimer.once) })
+}
+
+// confirm returns pipelineEnv.confirm.
+func (s *Store) confirm() func(*group) error {
+	if s.opts.Confirm == nil {
+		return nil
+	}
+	return func(g *group) error {
+		revision := g.records[len(g.records)-1].revision
+		s.confirming.Store(revision)
+		return s.opts.Confirm(s.lifetime.stopped, revision)
+	}
 }
 
 // runMaintenance is a background goroutine: it removes expired keys, compacts history, checks free space, saves the

@@ -125,7 +125,7 @@ func (s *Store) Changes(ctx context.Context, r storage.ChangesRequest) (_ storag
 	defer s.lifetime.leave()
 	through := s.hub.durable.Load()
 	if r.Through > 0 {
-		through = min(through, r.Through)
+		through = min(max(through, s.confirming.Load()), r.Through)
 	}
 	if !r.Since.IsZero() {
 		before, err := s.db.loggedAt(ctx, r.Since.Add(-time.Millisecond), s.hub.durable.Load())

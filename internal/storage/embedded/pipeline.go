@@ -77,6 +77,9 @@ type pipelineEnv struct {
 	// plan returns a group for requests. If an answer depends only on durable state, it sends the answer at once.
 	// The builder goroutine calls it.
 	plan func([]*request) *group
+	// confirm is called with each durable group that has changed something, before publish. If it returns an error, the pipeline fails.
+	// It may be nil.
+	confirm func(*group) error
 	// publish makes the changes of a durable group visible to readers and watchers. The syncer goroutine calls it.
 	publish func(*group)
 	// durable is called with each group that has changed something, after publish.
@@ -242,6 +245,11 @@ func (p *pipeline) syncGroups() {
 func (p *pipeline) waitDurable(g *group) error {
 	if g.batch != nil {
 		if err := g.batch.wait(); err != nil {
+			return p.fail(err)
+		}
+	}
+	if p.env.confirm != nil && len(g.records) > 0 {
+		if err := p.env.confirm(g); err != nil {
 			return p.fail(err)
 		}
 	}

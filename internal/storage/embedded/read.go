@@ -286,5 +286,6 @@ func (s *Store) Stats() storage.Stats {
 		CompactedRevision: s.compactor.compacted.Load(),
 		SizeBytes:         s.files.sizeBytes.Load(),
 		DamagedFiles:      s.files.damaged.Load(),
+		WrittenBytes:      s.hub.written.Load(),
 	}
 }

@@ -17,34 +17,58 @@ import (
 // transaction that deletes a key that is not there cannot follow this store: Replay fails then. It returns the revision of the store.
 // The store is durable when Replay returns nil. After an error the directory cannot be used.
 func Replay(ctx context.Context, o Options, transactions iter.Seq2[changelog.Transaction, error]) (revision int64, err error) {
-	s := &Store{opts: o.withDefaults(), lifetime: newLifetime()}
-	if err := s.openDB(func(p *pebble.Options) {
-		// The store is used only after a complete replay, so that no log is needed.
-		p.ErrorIfNotExists, p.DisableWAL = true, true
-	}); err != nil {
+	f, err := OpenFollower(o)
+	if err != nil {
 		return 0, err
 	}
-	revision, _, _, err = s.db.position()
-	r := &replayer{db: s.db, planner: &planner{
+	err = f.Apply(ctx, transactions)
+	return f.Revision(), errors.Join(err, f.Close())
+}
+
+// Follower is a store that follows another one: it gets the changes of that store, with their revisions, and makes none of its own.
+// It is not for concurrent use.
+type Follower struct {
+	s *Store
+	r *replayer
+}
+
+// OpenFollower opens the store in o.Dir, which no process uses. The caller calls Close.
+func OpenFollower(o Options) (*Follower, error) {
+	s := &Store{opts: o.withDefaults(), lifetime: newLifetime()}
+	if err := s.openDB(func(p *pebble.Options) {
+		// There is no log: what a crash takes away is applied again. The store then has all changes up to an earlier revision.
+		p.ErrorIfNotExists, p.DisableWAL = true, true
+	}); err != nil {
+		return nil, err
+	}
+	revision, _, _, err := s.db.position()
+	if err != nil {
+		return nil, errors.Join(err, s.closeDB())
+	}
+	return &Follower{s, &replayer{db: s.db, planner: &planner{
 		lastRevision: revision, scheduled: func(int64) {}, view: s.db.newestVersions, recent: newRecentVersions(s.opts.RingBytes),
 		batch: func() *pebble.Batch { return s.db.NewBatch() },
-	}, group: &groupBuilder{}}
-	for t, next := range transactions {
-		if err = errors.Join(err, next, ctx.Err()); err != nil {
-			break
-		}
-		if err = r.apply(&t); err != nil {
-			break
-		}
-	}
-	if err == nil {
-		err = r.flush()
-	}
-	if err == nil {
-		err = s.db.Flush()
-	}
-	return r.planner.lastRevision, errors.Join(err, s.closeDB())
+	}, group: &groupBuilder{}}}, nil
 }
+
+// Revision returns the revision of the last transaction that was applied.
+func (f *Follower) Revision() int64 { return f.r.planner.lastRevision }
+
+// Apply applies transactions as Replay does. What it has applied is durable after Close. After an error the store must not be used.
+func (f *Follower) Apply(ctx context.Context, transactions iter.Seq2[changelog.Transaction, error]) (err error) {
+	for t, next := range transactions {
+		if err = errors.Join(next, ctx.Err()); err != nil {
+			break
+		}
+		if err = f.r.apply(&t); err != nil {
+			break
+		}
+	}
+	return errors.Join(err, f.r.flush())
+}
+
+// Close makes what was applied durable and closes the store.
+func (f *Follower) Close() error { return errors.Join(f.s.db.Flush(), f.s.closeDB()) }
 
 // replayer writes transactions that were planned before.
 type replayer struct {

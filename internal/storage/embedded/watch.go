@@ -21,6 +21,7 @@ import (
 type hub struct {
 	// durable is the current revision of the store. It is written while mu is held.
 	durable atomic.Int64
+	written atomic.Int64 // storage.Stats.WrittenBytes
 
 	mu      sync.Mutex // guards the fields below, and the marked fields of every watcher
 	ring    *ring
@@ -57,6 +58,9 @@ func (h *hub) publish(records []*record) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, rec := range records {
+		for i := range rec.events {
+			h.written.Add(int64(len(rec.events[i].Entry.Key) + len(rec.events[i].Entry.Value)))
+		}
 		h.ring.append(rec)
 		if h.parked > 0 {
 			h.wakeMatching(rec)

@@ -1,0 +1,140 @@
+package copies
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"filippo.io/age"
+
+	"github.com/keelson-dev/keelson/internal/storage/bucket"
+	"github.com/keelson-dev/keelson/internal/storage/embedded"
+)
+
+// Follower keeps a store up to date with a copy that another server writes. It is not for concurrent use.
+type Follower struct {
+	Bucket     bucket.Bucket
+	Identities []age.Identity // the private keys of an encrypted copy
+	// Store says where the store is. Whatever is in its directory is removed at first. Work is a directory for images while they are read.
+	Store embedded.Options
+	Work  string
+
+	store    *embedded.Follower
+	restored Restored
+	epoch    int64 // in which the last change that was applied was written
+	position int64 // all changes up to this revision are in the store
+	newest   int64 // the newest epoch of the copy
+}
+
+// Position is how far a Follower has come.
+type Position struct {
+	Revision int64
+	// Time is when the last change was made that was applied.
+	Time time.Time
+}
+
+// Position returns how far the Follower has come.
+func (f *Follower) Position() Position { return Position{f.position, f.restored.Time} }
+
+// Files returns the files of the server that the copy has.
+func (f *Follower) Files() map[string][]byte { return f.restored.Files }
+
+// Step applies what is new in the copy.
+func (f *Follower) Step(ctx context.Context) error {
+	x, err := ReadIndex(ctx, f.Bucket)
+	if err != nil {
+		return err
+	}
+	lines := x.Lines()
+	if len(lines) == 0 {
+		return errNoCopy
+	}
+	l := lines[0]
+	f.newest = x.newest()
+	if f.store == nil || !l.covers(f.epoch, f.position) || !l.reaches(f.position) {
+		if err := f.restart(ctx, x); err != nil {
+			return err
+		}
+	}
+	for s, ok := l.next(f.position); ok; s, ok = l.next(f.position) {
+		p := Plan{Image: Image{Revision: f.position}, Segments: []Segment{s}}
+		if err := f.store.Apply(ctx, p.transactions(ctx, f.Bucket, opener(f.Identities), &f.restored)); err != nil {
+			return errors.Join(err, f.Close())
+		}
+		f.epoch, f.position = s.Epoch, s.Until
+	}
+	return nil
+}
+
+// reaches reports whether a reader at a revision misses nothing: it is at the end, or there is a segment with which it goes on.
+func (l *Line) reaches(revision int64) bool {
+	_, ok := l.next(revision)
+	return ok || !l.goesOn(revision)
+}
+
+// restart makes the store anew.
+func (f *Follower) restart(ctx context.Context, x *Index) error {
+	if err := errors.Join(f.Close(), os.RemoveAll(f.Store.Dir)); err != nil {
+		return err
+	}
+	p, err := x.Plan(Target{})
+	if err != nil {
+		return err
+	}
+	restored, err := p.Restore(ctx, f.Bucket, f.Store, f.Work, f.Identities)
+	if err != nil {
+		return err
+	}
+	store, err := embedded.OpenFollower(f.Store)
+	if err != nil {
+		return err
+	}
+	f.store, f.restored = store, restored
+	f.epoch, f.position = p.Image.Epoch, max(p.Image.Revision, restored.Revision)
+	if n := len(p.Segments); n > 0 {
+		f.epoch, f.position = p.Segments[n-1].Epoch, p.End
+	}
+	return nil
+}
+
+// Handover is where a server goes on that takes over from another one.
+type Handover struct {
+	// Epoch is the newest epoch of the other servers, Revision the last revision that is in the copy.
+	Epoch, Revision int64
+	// Next is the revision of the store after the takeover. It is above all revisions that clients can have seen from the other server. It is
+	// 0 if the store is not made out of the copy, because no other server has written to the copy since this store did.
+	Next int64
+	// Lock is held.
+	Lock *Lock
+}
+
+// takeoverGap is how many revisions are left out at a takeover. The other server may have given them to changes that are lost, and
+// clients may have seen them. It is more than a server can make while its copy is late for an hour.
+const takeoverGap = 1_000_000_000
+
+// TakeOver takes the lock and applies what is left in the copy. It fails with *HeldError while another server may hold the lock. When it
+// returns nil, the store is closed.
+func (f *Follower) TakeOver(ctx context.Context, lock *Lock) (*Handover, error) {
+	if lock.Epoch() == 0 {
+		if err := lock.Acquire(ctx, f.newest); err != nil {
+			return nil, err
+		}
+	}
+	if err := f.Step(ctx); err != nil {
+		return nil, fmt.Errorf("the lock of the copy was taken, but not all changes could be read: %w", err)
+	}
+	h := &Handover{Epoch: f.newest, Revision: f.position, Next: f.position + takeoverGap, Lock: lock}
+	return h, f.Close()
+}
+
+// Close closes the store.
+func (f *Follower) Close() error {
+	if f.store == nil {
+		return nil
+	}
+	err := f.store.Close()
+	f.store = nil
+	return err
+}

@@ -1,0 +1,245 @@
+package copies
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/keelson-dev/keelson/internal/storage/bucket"
+)
+
+// lockName is the name of the object that says who may write to the copy.
+const lockName = "lock"
+
+// lockContent is the content of that object. Every change of it is a conditional write (bucket.Swap), so of two writers that want the
+// lock one gets it.
+type lockContent struct {
+	// Epoch is the term of the holder. A new holder has a higher one, and writes to objects of that epoch only.
+	Epoch int64 `json:"epoch"`
+	// Holder tells holders apart. Name says to people who it is.
+	Holder string `json:"holder"`
+	Name   string `json:"name"`
+	// Milliseconds is how long the lock is valid after each change of it.
+	Milliseconds int64 `json:"milliseconds"`
+	// Change is the number of the change within the epoch. So no two changes are equal, and a holder recognizes its own.
+	Change int64 `json:"change"`
+	// Released is set by a holder that has ended.
+	Released bool `json:"released,omitempty"`
+}
+
+// ErrLost is the error of a holder that another writer has replaced.
+var ErrLost = errors.New("another server has taken over the copy")
+
+// HeldError is the error of Acquire while another holder may still write.
+type HeldError struct {
+	Name  string // of the holder
+	Epoch int64
+}
+
+func (e *HeldError) Error() string {
+	return fmt.Sprintf("the copy is written by %s (epoch %d)", e.Name, e.Epoch)
+}
+
+// Lock is a lock of a copy: of all processes that use the bucket, at most one holds it at a time. No clocks of two machines are compared.
+// The holder counts from the moment at which it began to write its last change; another process counts from the moment at which it
+// first saw that change, which is later, and waits a tenth longer, because clocks do not run equally fast. All methods may be called
+// concurrently.
+type Lock struct {
+	Bucket bucket.Bucket
+	// Holder and Name are lockContent.Holder and Name. A process may take the lock of another one with the same Holder at once, so the
+	// other one must have ended.
+	Holder, Name string
+	// Time is how long the lock is valid after each change of it.
+	Time time.Duration
+	// Since returns the time since a fixed moment, by a clock that nobody sets and that runs while the machine sleeps.
+	Since func() time.Duration
+	// Strict makes Acquire fail with bucket.ErrNoConditions if the bucket does not keep the conditions of writes. Otherwise the lock
+	// of such a bucket is a number for the epoch, and excludes nobody.
+	Strict bool
+
+	valid   expiry
+	probed  atomic.Bool // the bucket keeps conditions
+	mu      sync.Mutex  // guards the fields below, also while the bucket is asked
+	held    lockContent
+	tag     string        // of the version that was written or seen last
+	seen    string        // the change of another holder that was seen last, first at seenAt
+	seenAt  time.Duration // by Since
+	writing bool          // a change was tried, and its result is not known
+}
+
+// Epoch returns the epoch of the lock, 0 if another process has it, or if it was not acquired.
+func (l *Lock) Epoch() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.held.Epoch
+}
+
+// Valid reports whether no other process can hold the lock. It waits for nothing.
+func (l *Lock) Valid() bool { return l.valid.before(l.Since()) }
+
+// Conditional reports whether the bucket has been seen to keep the conditions of writes.
+func (l *Lock) Conditional() bool { return l.probed.Load() }
+
+// forever is when a lock ends that excludes nobody.
+const forever = time.Duration(math.MaxInt64)
+
+// probe finds out whether the bucket keeps conditions.
+func (l *Lock) probe(ctx context.Context) error {
+	if l.probed.Load() {
+		return nil
+	}
+	err := bucket.Probe(ctx, l.Bucket)
+	l.probed.Store(err == nil)
+	return err
+}
+
+// Acquire takes the lock, if nobody holds it or its holder has not renewed it in time. The epoch is above atLeast. It fails with
+// *HeldError while another process may hold it; whoever waits for the lock calls Acquire again and again.
+func (l *Lock) Acquire(ctx context.Context, atLeast int64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.probe(ctx); err != nil {
+		if l.Strict || !errors.Is(err, bucket.ErrNoConditions) {
+			return err
+		}
+		l.held = lockContent{Epoch: atLeast + 1}
+		l.valid.set(forever)
+		return nil
+	}
+	content, tag, err := l.load(ctx)
+	if err != nil {
+		return err
+	}
+	now := l.Since()
+	if tag != "" && content.Holder != l.Holder && !content.Released {
+		if l.seen != tag {
+			l.seen, l.seenAt = tag, now
+		}
+		if now-l.seenAt < withMargin(time.Duration(content.Milliseconds)*time.Millisecond) {
+			return &HeldError{content.Name, content.Epoch}
+		}
+	}
+	return l.change(ctx, tag, lockContent{Epoch: max(content.Epoch, atLeast) + 1})
+}
+
+// withMargin returns a time with what is added because clocks do not run equally fast.
+func withMargin(d time.Duration) time.Duration { return d + d/10 }
+
+// Renew makes the lock valid for Lock.Time from now on. It fails with ErrLost if another process has it.
+func (l *Lock) Renew(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.update(ctx, l.held.Epoch, false)
+}
+
+// Advance begins a new epoch.
+func (l *Lock) Advance(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.update(ctx, l.held.Epoch+1, false)
+}
+
+// Release gives the lock up, so that another process can take it at once. The caller does not write to the copy any more.
+func (l *Lock) Release(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.held.Epoch == 0 {
+		return nil
+	}
+	l.valid.end()
+	return l.update(ctx, l.held.Epoch, true)
+}
+
+// update changes the lock that is held.
+func (l *Lock) update(ctx context.Context, epoch int64, release bool) error {
+	if l.held.Epoch == 0 {
+		return ErrLost
+	}
+	if !l.probed.Load() {
+		l.held.Epoch = epoch
+		return nil
+	}
+	if l.writing { // it is not known whether the change before took effect
+		if err := l.look(ctx); err != nil {
+			return err
+		}
+		epoch = max(epoch, l.held.Epoch)
+	}
+	err := l.change(ctx, l.tag, lockContent{Epoch: epoch, Change: l.held.Change + 1, Released: release})
+	if errors.Is(err, bucket.ErrChanged) {
+		return l.look(ctx) // a change of this process may have taken effect late
+	}
+	return err
+}
+
+// look finds out whether the lock is still held, and which change of it took effect last. It does not make it valid for longer.
+func (l *Lock) look(ctx context.Context) error {
+	content, tag, err := l.load(ctx)
+	if err != nil {
+		return err
+	}
+	if content.Holder != l.Holder || content.Released || content.Change != l.held.Change && content.Change != l.held.Change+1 {
+		return l.lose()
+	}
+	l.held.Change, l.held.Epoch, l.tag, l.writing = content.Change, content.Epoch, tag, false
+	return nil
+}
+
+func (l *Lock) lose() error {
+	l.valid.end()
+	l.held, l.tag, l.writing = lockContent{}, "", false
+	return ErrLost
+}
+
+// load returns the lock as it is; tag is "" if there is none.
+func (l *Lock) load(ctx context.Context) (content lockContent, tag string, err error) {
+	b, tag, err := l.Bucket.Load(ctx, lockName)
+	if errors.Is(err, bucket.ErrNotFound) {
+		return lockContent{}, "", nil
+	}
+	if err != nil {
+		return content, "", fmt.Errorf("reading the lock of the copy: %w", err)
+	}
+	if err := json.Unmarshal(b, &content); err != nil {
+		return content, "", fmt.Errorf("the lock of the copy cannot be read: %w", err)
+	}
+	return content, tag, nil
+}
+
+// change writes the lock. It is valid from the moment at which the write began.
+func (l *Lock) change(ctx context.Context, tag string, content lockContent) error {
+	content.Holder, content.Name, content.Milliseconds = l.Holder, l.Name, l.Time.Milliseconds()
+	b, err := json.Marshal(content)
+	if err != nil {
+		return err
+	}
+	began := l.Since()
+	l.writing = true
+	newTag, err := l.Bucket.Swap(ctx, lockName, b, tag)
+	if errors.Is(err, bucket.ErrChanged) {
+		l.writing = false
+		return err
+	}
+	if err != nil {
+		return fmt.Errorf("writing the lock of the copy: %w", err)
+	}
+	l.held, l.tag, l.writing = content, newTag, false
+	if content.Released {
+		l.held = lockContent{}
+		return nil
+	}
+	l.valid.set(began + l.Time)
+	return nil
+}
+
+// expiry is the moment at which a lock ends, by Lock.Since.
+type expiry struct{ at atomic.Int64 }
+
+func (e *expiry) set(at time.Duration)          { e.at.Store(int64(at)) }
+func (e *expiry) end()                          { e.at.Store(0) }
+func (e *expiry) before(now time.Duration) bool { return now < time.Duration(e.at.Load()) }
