@@ -62,6 +62,9 @@ func (s *Storage) complete() {
 	positive(&s.HistoryWindow, 5*time.Minute)
 	number(&s.EventTTL, time.Hour)
 	positive(&s.Snapshots.Keep, 14)
+	text(&s.Backup.Mode, BackupAsync)
+	positive(&s.Backup.Interval, time.Second)
+	positive(&s.Backup.Retention, 7*24*time.Hour)
 	e := &s.Etcd
 	text(&e.Prefix, "/registry")
 	number(&e.CompactionInterval, 5*time.Minute)

@@ -9,6 +9,12 @@ const (
 	StorageEtcd     = "etcd"
 )
 
+// The values of Backup.Mode.
+const (
+	BackupAsync = "async"
+	BackupSync  = "sync"
+)
+
 // Storage configures where objects are kept.
 type Storage struct {
 	// Backend is StorageEmbedded (in DataDir), StorageMemory (nothing is left when the server stops) or StorageEtcd. The
@@ -41,11 +47,54 @@ type Storage struct {
 	CacheMemory Bytes `flag:"cache-memory"`
 	// Snapshots configures the snapshots that the server makes by itself.
 	Snapshots Snapshots
+	// Backup configures the copy of the data that the server keeps elsewhere.
+	Backup Backup
 	// EncryptionConfigFile is an EncryptionConfiguration for values in the store. Without it they are stored as they
 	// are (--encryption-provider-config).
 	EncryptionConfigFile string `flag:"encryption-provider-config"`
 	// EncryptionReload follows changes of EncryptionConfigFile (--encryption-provider-config-automatic-reload).
 	EncryptionReload bool `flag:"encryption-provider-config-automatic-reload"`
+}
+
+// Backup configures a copy of the data that a server keeps elsewhere, and that has each change soon after it was made. Out of it the data
+// can be restored as it was at any moment of Retention. It is not for StorageEtcd.
+type Backup struct {
+	// To is where the copy is: a directory, such as one on another machine that is mounted here, or s3://BUCKET/PREFIX. Each server
+	// needs a place of its own. The default is none: there is no copy (--backup-to).
+	To string `flag:"backup-to"`
+	// Mode is BackupAsync or BackupSync. With BackupSync a change is answered, and visible, only when the copy has it: nothing that was
+	// answered is lost with the machine, and every write waits for the place of the copy. While that cannot be reached, writes wait until
+	// their time is up. The default is BackupAsync (--backup-mode).
+	Mode string `flag:"backup-mode"`
+	// Exclusive makes the server answer only while it holds the lock of the copy. A standby that follows the copy takes the lock when this
+	// server is gone, and the two never both answer. The default is false (--backup-exclusive).
+	Exclusive bool `flag:"backup-exclusive"`
+	// Interval is the longest time between a change and its copy, if the place is fast enough: from 100 ms to 1 h. The default is 1
+	// second (--backup-interval).
+	Interval time.Duration `flag:"backup-interval"`
+	// Retention is how far back states can be restored, at least 1 minute. The default is 7 days (--backup-retention).
+	Retention time.Duration `flag:"backup-retention"`
+	// RecipientsFile has public keys of age, one on each line. If it is set, the copy is encrypted for them. The server has no key with
+	// which it could read the copy later. It is read at the start (--backup-recipients-file).
+	RecipientsFile string `flag:"backup-recipients-file"`
+	// Keys also copies the keys and certificates of DataDir, and EncryptionConfigFile. It needs RecipientsFile. The default is false
+	// (--backup-keys).
+	Keys bool `flag:"backup-keys"`
+	// S3 configures the service of s3://.
+	S3 S3
+}
+
+// S3 configures an S3 service. Credentials come from the places where programs of AWS look for them: the environment
+// (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY), the shared file, or the machine.
+type S3 struct {
+	// Endpoint is the URL of the service. The default is that of AWS (--backup-s3-endpoint).
+	Endpoint string `flag:"backup-s3-endpoint"`
+	// Region is the region of the bucket. The default is that of the environment, or us-east-1 if there is an Endpoint
+	// (--backup-s3-region).
+	Region string `flag:"backup-s3-region"`
+	// CAFile has the authorities that may have signed the certificate of the service. The default are those of the system
+	// (--backup-s3-cafile).
+	CAFile string `flag:"backup-s3-cafile"`
 }
 
 // Snapshots configures the snapshots that a server makes of its own store, as backups. They are not for StorageEtcd.

@@ -78,6 +78,35 @@ func (s *Storage) validate(m *mistakes) {
 			"what was changed or deleted")
 	}
 	s.validateSnapshots(m)
+	s.validateBackup(m)
+}
+
+func (s *Storage) validateBackup(m *mistakes) {
+	c := &s.Backup
+	switch {
+	case c.To == "":
+		if c.Mode == BackupSync || c.Exclusive || c.RecipientsFile != "" || c.Keys || c.S3 != (S3{}) {
+			m.add("{Storage.Backup.Mode}=%s, {Storage.Backup.Exclusive}, {Storage.Backup.RecipientsFile}, {Storage.Backup.Keys} and --backup-s3-* need {Storage.Backup.To}",
+				BackupSync)
+		}
+	case s.Backend == StorageEtcd:
+		m.add("{Storage.Backup.To} is not for data in etcd: save it with `etcdctl snapshot save`")
+	case c.Keys && c.RecipientsFile == "":
+		m.add("{Storage.Backup.Keys} needs {Storage.Backup.RecipientsFile}: keys are copied only if the copy is encrypted")
+	case c.Exclusive && s.Backend != StorageEmbedded:
+		m.add("{Storage.Backup.Exclusive} needs {Storage.Backend}=%s", StorageEmbedded)
+	case c.Keys && s.DataDir == "":
+		m.add("{Storage.Backup.Keys} needs {Storage.DataDir}, which has the keys")
+	}
+	if c.Mode != BackupAsync && c.Mode != BackupSync {
+		m.add("{Storage.Backup.Mode} must be %s or %s, not %q", BackupAsync, BackupSync, c.Mode)
+	}
+	if c.Interval < 100*time.Millisecond || c.Interval > time.Hour {
+		m.add("{Storage.Backup.Interval} must be from 100ms to 1h")
+	}
+	if c.Retention < time.Minute {
+		m.add("{Storage.Backup.Retention} must be at least 1m")
+	}
 }
 
 func (s *Storage) validateSnapshots(m *mistakes) {

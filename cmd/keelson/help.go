@@ -27,7 +27,8 @@ func commonFlags() []struct {
 		names []string
 	}{
 		{"Data", []string{
-			"data-dir", "storage", "etcd-servers", "encryption-provider-config", "snapshot-schedule", "history-retention",
+			"data-dir", "storage", "etcd-servers", "encryption-provider-config", "backup-to", "snapshot-schedule",
+			"history-retention",
 		}},
 		{"Addresses", []string{"bind-address", "secure-port", "external-hostname", "tls-san"}},
 		{"Access", []string{"write-kubeconfig", "client-ca-file", "authorization-mode"}},

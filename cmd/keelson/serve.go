@@ -48,6 +48,8 @@ type personality struct {
 	// kubeAPIServer means that nothing is printed on standard output, and that completeAsKubeAPIServer sets
 	// defaults.
 	kubeAPIServer bool
+	// standby makes the command follow another server before it serves; nil: it serves at once.
+	standby *standbyFlags
 }
 
 // serveDefaults are the defaults of `keelson serve`.
@@ -88,6 +90,11 @@ func newServe(out, errOut io.Writer, p personality) *cobra.Command {
 			conf.Diagnostics.Flags = map[string]string{}
 			c.Flags().VisitAll(func(f *pflag.Flag) { conf.Diagnostics.Flags[f.Name] = f.Value.String() })
 			options := server.Options{FlagGiven: c.Flags().Changed}
+			if p.standby != nil {
+				if options.Handover, err = p.standby.follow(c.Context(), &conf); options.Handover == nil {
+					return err
+				}
+			}
 			if p.kubeAPIServer {
 				completeAsKubeAPIServer(&conf)
 				return serve(c.Context(), conf, options, func(*server.Server) error { return nil })

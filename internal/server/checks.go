@@ -117,6 +117,7 @@ func (s *starting) newHealth() *health.Handler {
 		end := time.Now().Add(grace)
 		h.LivezPasses = func() bool { return time.Now().Before(end) }
 	}
-	h.Warning = s.stores.Warning
+	h.Warnings = []func() string{s.stores.Warning, s.offsite.Warning}
+	h.Remark = s.offsite.Remark
 	return h
 }

@@ -8,17 +8,20 @@ import (
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/server/datadir"
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
+	"github.com/keelson-dev/keelson/internal/server/offsite"
 )
 
 // checkFiles returns an error for each file of certificates that cannot be used. The error names the configuration
 // field.
 func (s *settings) checkFiles() error {
-	var errs []error
+	_, err := offsite.ReadRecipients(s.Storage.Backup.RecipientsFile)
+	errs := []error{err}
 	for _, ca := range []struct{ field, path string }{
 		{"Authentication.ClientCAFile", s.Authentication.ClientCAFile},
 		{"Authentication.RequestHeader.ClientCAFile", s.Authentication.RequestHeader.ClientCAFile},
 		{"Storage.Etcd.CAFile", s.Storage.Etcd.CAFile}, {"Network.Connections.KubeletCAFile", s.Network.Connections.KubeletCAFile},
 		{"Authentication.OIDC.CAFile", s.Authentication.OIDC.CAFile}, {"Network.Peers.CAFile", s.Network.Peers.CAFile},
+		{"Storage.Backup.S3.CAFile", s.Storage.Backup.S3.CAFile},
 	} {
 		errs = append(errs, checkAuthorities(ca.field, ca.path))
 	}

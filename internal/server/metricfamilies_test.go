@@ -289,6 +289,9 @@ func TestDashboardQueriesExistingMetrics(t *testing.T) {
 		// These exist only with --snapshot-schedule.
 		"keelson_snapshots_total", "keelson_snapshot_last_success_timestamp_seconds", "keelson_snapshot_interval_seconds",
 		"keelson_snapshot_last_size_bytes",
+		// These exist only with --backup-to.
+		"keelson_backup_behind_seconds", "keelson_backup_behind_bytes", "keelson_backup_written_bytes_total",
+		"keelson_backup_objects_total",
 	}
 	metric := regexp.MustCompile(`[a-z]+_[a-z_]+`)
 	checked := 0

@@ -41,6 +41,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/identity"
 	"github.com/keelson-dev/keelson/internal/server/listener"
 	"github.com/keelson-dev/keelson/internal/server/logwatch"
+	"github.com/keelson-dev/keelson/internal/server/offsite"
 	"github.com/keelson-dev/keelson/internal/server/reload"
 	"github.com/keelson-dev/keelson/internal/server/runtimeconfig"
 	"github.com/keelson-dev/keelson/internal/server/snapshots"
@@ -69,6 +70,7 @@ type Server struct {
 	directories    directories
 	listener       *listener.Listener
 	stores         *stores.Stores
+	offsite        *offsite.Copy // nil if there is no copy of the data elsewhere
 	identity       *identity.Identity
 	authentication *authentication.Authentication
 	authorization  *authorization.Authorization
@@ -131,6 +133,8 @@ type starting struct {
 	registry *registry.Registry
 	// peerRecord is the record by which peers find this server, nil if there can be no peers.
 	peerRecord *peers.Record
+	// authenticationBuilt is closed when authentication is set.
+	authenticationBuilt chan struct{}
 }
 
 // outgoing configures connections to other servers.
@@ -165,7 +169,7 @@ func Start(ctx context.Context, configuration config.Config, o Options) (*Server
 		Server: &Server{
 			log: c.Diagnostics.Log, config: &c, ending: &ending{failed: make(chan error, 1)}, work: background.New(c.Diagnostics.Log),
 		},
-		metrics: metrics.New(buildLabels(), options), logWatch: watch,
+		metrics: metrics.New(buildLabels(), options), logWatch: watch, authenticationBuilt: make(chan struct{}),
 	}
 	c.files = reload.New(c.reloadEvery(), c.Diagnostics.Log, s.metrics)
 	if c.Testing.Record {
@@ -192,6 +196,10 @@ func (s *starting) steps(ctx context.Context) []step {
 		{"read which versions are served", s.readVersions},
 		{"parse the service range", s.parseServices},
 		{"read how connections are opened", s.readEgress},
+		{"open the place of the copy", func() (err error) {
+			s.offsite, err = offsite.Open(ctx, &s.config.Storage, s.metrics, s.log)
+			return err
+		}},
 		{"read the encryption configuration", s.chooseStores},
 		{"open what requests are audited with", s.openAudit},
 		{"read the tracing configuration", func() error { return s.openTracing(ctx) }},
@@ -203,6 +211,7 @@ func (s *starting) steps(ctx context.Context) []step {
 				func() error { return errors.Join(s.makeKinds(), s.makeIdentity()) },
 			)
 		}},
+		{"begin to copy the data", func() error { return s.startCopy(ctx) }},
 		{"bind the resources to the store", s.bindResources},
 		{"build authentication", func() error { return s.buildAuthentication(ctx) }},
 		{"build authorization", s.buildAuthorization},
@@ -231,6 +240,7 @@ func (s *Server) stopSteps(ctx context.Context) []step {
 		{"finish requests in flight", func() error { return s.http.drain(ctx) }},
 		{"hand on audit events", s.records.audit.Close},
 		{"end background work", func() error { s.endWork(); return nil }},
+		{"copy the last changes", func() error { return s.offsite.Finish(ctx) }},
 		{"close the store and release the directory", s.release},
 	}
 }
@@ -261,6 +271,7 @@ func (s *Server) release() error {
 		s.records.audit.Close(),
 		s.stopTracing(),
 		s.authentication.Close(),
+		s.offsite.Close(),
 		s.stores.Close(),
 		s.directories.close(),
 	)
@@ -404,6 +415,10 @@ func (s *starting) chooseStores() (err error) {
 	o := stores.Options{
 		Config: &s.config.Storage, Files: s.config.files, Egress: s.egress, Metrics: s.metrics, Log: s.log, Fail: s.ending.fail,
 		Clock: s.config.Testing.Clock, OpenStore: s.config.OpenStore, AdjustEngine: s.config.AdjustEngine,
+		Confirm: s.offsite.Confirm(),
+	}
+	if h := s.config.Handover; h != nil {
+		o.MinRevision = h.Next
 	}
 	if origin := s.config.origin; origin != nil {
 		o.Image = origin.image
@@ -473,6 +488,7 @@ func (s *starting) buildAuthentication(ctx context.Context) (err error) {
 		Exclusive: s.stores.Exclusive(), Registry: s.registry, Egress: s.egress, Calls: s.calls, Metrics: s.metrics,
 		Work: s.work, Log: s.log,
 	})
+	close(s.authenticationBuilt)
 	return err
 }
 
@@ -589,6 +605,33 @@ func (s *starting) startWork(ctx context.Context) error {
 	return nil
 }
 
+// startCopy begins to copy the store. It comes before anything is written, because writes may wait for the copy.
+func (s *starting) startCopy(ctx context.Context) error {
+	if s.offsite == nil {
+		return nil
+	}
+	err := s.offsite.Attach(ctx, offsite.Source{
+		Store: s.stores.Main, Name: s.listener.HostPort(), Lost: s.ending.fail, Handover: s.config.Handover,
+		Keys: func(ctx context.Context) (map[string][]byte, error) {
+			select {
+			case <-s.authenticationBuilt:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+			if keys := s.authentication.Keys.Own; keys != nil {
+				if err := keys.EnsureOwnKeyFile(ctx); err != nil {
+					return nil, err
+				}
+			}
+			return snapshots.KeyFiles(s.config.Storage.DataDir, s.config.Storage.EncryptionConfigFile)
+		},
+	})
+	if err == nil {
+		s.work.Go("copy of the data", background.Forever(s.offsite.Run))
+	}
+	return err
+}
+
 func (s *starting) startControllers() {
 	startControllers(controllersOptions{
 		config: s.config, registry: s.registry, store: s.stores.Main, api: s.api, identity: s.identity, metrics: s.metrics,
@@ -613,7 +656,7 @@ func (s *starting) buildHTTP() error {
 		Authorization: chain.Authorization{
 			Authorizer: s.authorization, ConstrainedImpersonation: s.gates.Enabled(features.ConstrainedImpersonation),
 		},
-		Tracer: s.records.tracer,
+		Tracer: s.records.tracer, Exclusive: s.offsite.Valid(),
 	}
 	if s.records.traffic != nil {
 		options.Testing = chain.Testing{Record: s.records.traffic.Record, Disturb: s.records.traffic.Disturb}

@@ -24,6 +24,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/snapshots"
 	"github.com/keelson-dev/keelson/internal/server/stores"
 	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/copies"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
@@ -41,6 +42,8 @@ type Options struct {
 	// OpenStore, unless it is nil, opens a store that replaces the embedded engine. It is for measurements of the code
 	// around the store.
 	OpenStore func(context.Context) (storage.Store, error)
+	// Handover is where the server goes on that takes over from another one; nil if it does not.
+	Handover *copies.Handover
 	// Now is the clock of the budgets of webhooks; nil means time.Now. Tests advance it.
 	Now func() time.Time
 

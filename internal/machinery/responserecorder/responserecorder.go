@@ -30,6 +30,8 @@ type Recorder struct {
 	// Memory counts the memory that is needed until the client has read the response. Kept counts the memory that
 	// is needed until the request ends.
 	Memory, Kept fairshare.Account
+	// Allowed, unless nil, is asked just before the status is sent. If it returns false, the connection is cut instead.
+	Allowed func() bool
 	// Started, unless nil, is called with the status just before it is sent.
 	Started func(status int)
 	// Copy, unless nil, receives a copy of the body. Its Write must not return errors.
@@ -94,6 +96,9 @@ func (r *Recorder) WriteHeader(status int) {
 }
 
 func (r *Recorder) started(status int) {
+	if r.Allowed != nil && !r.Allowed() {
+		panic(http.ErrAbortHandler)
+	}
 	r.Status = status
 	if r.Started != nil {
 		r.Started(status)

@@ -17,6 +17,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/gateway/filter/cachecontrol"
 	"github.com/keelson-dev/keelson/internal/gateway/filter/cors"
 	"github.com/keelson-dev/keelson/internal/gateway/filter/deadline"
+	"github.com/keelson-dev/keelson/internal/gateway/filter/exclusive"
 	"github.com/keelson-dev/keelson/internal/gateway/filter/forward"
 	"github.com/keelson-dev/keelson/internal/gateway/filter/goaway"
 	"github.com/keelson-dev/keelson/internal/gateway/filter/hsts"
@@ -44,6 +45,8 @@ type Options struct {
 	RequestTimeout time.Duration
 	// Stop configures what happens when the server stops.
 	Stop Stop
+	// Exclusive reports whether no other server can have taken over the data of this one; nil if none may.
+	Exclusive func() bool
 	// Forwarder returns the handler that forwards a request to another server, nil if this server handles it.
 	Forwarder func(*http.Request) http.Handler
 	// Audit is nil if auditing is not configured.
@@ -108,6 +111,7 @@ func New(h http.Handler, o Options) http.Handler {
 		o.Audit.Begin,
 		requestlog.New(o.Log),
 		retryafter.New(o.Stop.Refusing),
+		exclusive.New(o.Exclusive),
 		hsts.New(o.HSTSDirectives),
 		cachecontrol.New(),
 		goaway.New(o.GoawayChance, nil),

@@ -38,6 +38,19 @@ const RestoringName = "store.restoring"
 // directory may remove it.
 func RepairedCopy(dataDir string) string { return filepath.Join(dataDir, "store.copy") }
 
+// Following returns the directory in which a standby makes the store while it follows a copy, Replaced the one that has the store that it
+// has replaced when it took over, and Promotion the file that orders it to take over.
+func Following(dataDir string) string { return filepath.Join(dataDir, "store.following") }
+
+// Replaced: see Following.
+func Replaced(dataDir string) string { return filepath.Join(dataDir, "store.replaced") }
+
+// Promotion: see Following.
+func Promotion(dataDir string) string { return filepath.Join(dataDir, "promote") }
+
+// CopyRecord returns the file that says which epoch of the copy of --backup-to this directory has written last.
+func CopyRecord(dataDir string) string { return filepath.Join(dataDir, "copy.json") }
+
 // Certificates returns the directory in which the server keeps its own certificates.
 func Certificates(dataDir string) string { return filepath.Join(dataDir, PKI) }
 

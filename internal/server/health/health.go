@@ -45,9 +45,10 @@ type Handler struct {
 	// LivezPasses reports whether the server may still be starting. While it returns true, /livez succeeds without
 	// running checks. It may be nil.
 	LivezPasses func() bool
-	// Warning describes a problem that does not make a check fail, "" if there is none. Everybody may read it. It
-	// may be nil.
-	Warning func() string
+	// Warnings describe problems that do not make a check fail, "" if there is none. Everybody may read them.
+	Warnings []func() string
+	// Remark is shown with the checks, unless it is "". Everybody may read it. It may be nil.
+	Remark func() string
 }
 
 // New returns a handler. Its responses list the checks in the given order.
@@ -138,9 +139,14 @@ func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request, endpoint
 	if len(unknown) > 0 {
 		fmt.Fprintf(&out, "warn: some health checks cannot be excluded: no matches for %s\n", quotedNames(unknown))
 	}
-	if h.Warning != nil {
-		if warning := h.Warning(); warning != "" {
-			fmt.Fprintf(&out, "warn: %s\n", warning)
+	for _, warning := range h.Warnings {
+		if text := warning(); text != "" {
+			fmt.Fprintf(&out, "warn: %s\n", text)
+		}
+	}
+	if h.Remark != nil {
+		if text := h.Remark(); text != "" {
+			fmt.Fprintf(&out, "%s\n", text)
 		}
 	}
 	if failed != nil {

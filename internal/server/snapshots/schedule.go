@@ -104,7 +104,7 @@ func Open(c *config.Storage, m *metrics.Metrics, log *slog.Logger) (*Schedule, e
 		metrics: newMetrics(m, c.Snapshots.Interval), log: log,
 	}
 	if len(recipients) > 0 {
-		s.files = func() (map[string][]byte, error) { return keyFiles(c.DataDir, c.EncryptionConfigFile) }
+		s.files = func() (map[string][]byte, error) { return KeyFiles(c.DataDir, c.EncryptionConfigFile) }
 	}
 	return s, nil
 }
@@ -146,9 +146,9 @@ func ParseRecipients(keys []string) (recipients []age.Recipient, err error) {
 	return recipients, nil
 }
 
-// keyFiles reads the keys and certificates of a data directory, and the encryption configuration. "" means no such
+// KeyFiles reads the keys and certificates of a data directory, and the encryption configuration. "" means no such
 // path.
-func keyFiles(dataDir, encryption string) (map[string][]byte, error) {
+func KeyFiles(dataDir, encryption string) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	if encryption != "" {
 		content, err := os.ReadFile(encryption)

@@ -71,6 +71,9 @@ type Options struct {
 	Fail func(error)
 	// Clock is that of API objects; nil is the clock of the system.
 	Clock *clock.Clock
+	// Confirm and MinRevision are those of embedded.Options.
+	Confirm     func(ctx context.Context, revision int64) error
+	MinRevision int64
 	// Image, unless it is nil, has the initial content of the embedded store.
 	Image *embedded.Image
 	// OpenStore, unless it is nil, opens a store that replaces the embedded engine. AdjustEngine, unless it is nil, changes the
@@ -278,7 +281,7 @@ func (s *Stores) openEngine(ctx context.Context, options embedded.Options) (stor
 	if s.OpenStore != nil {
 		return s.OpenStore(ctx)
 	}
-	options.Image = s.Image
+	options.Image, options.Confirm, options.MinRevision = s.Image, s.Confirm, s.MinRevision
 	options.Logger, options.HistoryWindow, options.OnFailure = s.Log, s.Config.HistoryWindow, s.failed
 	if options.Retention, err = retention.Parse(s.Config); err != nil {
 		return nil, err

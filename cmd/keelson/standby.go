@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/server/offsite"
+	"github.com/keelson-dev/keelson/internal/storage/copies"
+)
+
+// standbyFlags are the flags of `keelson standby` that `keelson serve` does not have.
+type standbyFlags struct {
+	from, identity string
+	takeOver       bool
+}
+
+func newStandby(out, errOut io.Writer) *cobra.Command {
+	p := serveDefaults()
+	p.standby = &standbyFlags{}
+	c := newServe(out, errOut, p)
+	c.Use, c.Short = "standby", "Follow the copy of another server, and take over from it"
+	c.Long = "Standby follows the copy that another server keeps elsewhere (--backup-to), and\n" +
+		"becomes the server when that one is gone: by itself with --takeover, or after\n" +
+		"`keelson promote`. The other server needs --backup-exclusive, or is started by\n" +
+		"this command too. The flags are those of `keelson serve`."
+	c.Example = "  keelson standby --from s3://my-bucket/keelson --data-dir /var/lib/keelson --takeover\n" +
+		"  keelson promote --data-dir /var/lib/keelson"
+	f := c.Flags()
+	f.StringVar(&p.standby.from, "from", "", "where the copy is: a directory, or s3://BUCKET/PREFIX")
+	f.StringVar(&p.standby.identity, "identity", "", "file with the private key of age that decrypts an encrypted copy")
+	f.BoolVar(&p.standby.takeOver, "takeover", false, "take over as soon as no server holds the lock of the copy")
+	c.SetOut(out)
+	c.SetErr(errOut)
+	return c
+}
+
+// follow follows the copy until this server may write, and changes the configuration to that of a server that does. The result is nil if
+// ctx ended.
+func (s *standbyFlags) follow(ctx context.Context, c *config.Config) (*copies.Handover, error) {
+	if s.from == "" {
+		return nil, fmt.Errorf("--from must name the copy that is followed")
+	}
+	identities, err := readIdentities(s.identity)
+	if err != nil {
+		return nil, err
+	}
+	c.Storage.Backup.To, c.Storage.Backup.Exclusive = s.from, true
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	systemd, err := newNotifier(os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	defer systemd.close()
+	systemd.send("READY=1")
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, err
+	}
+	standby := &offsite.Standby{
+		Config: &c.Storage, Identities: identities, TakeOver: s.takeOver, Name: host, Log: c.Diagnostics.Log,
+	}
+	h, err := standby.Run(ctx)
+	if ctx.Err() != nil {
+		return nil, nil
+	}
+	if err == nil {
+		c.Diagnostics.Log.Info("this server takes over", "epoch", h.Lock.Epoch(), "copied", h.Revision)
+	}
+	return h, err
+}
+
+func newPromote(out io.Writer) *cobra.Command {
+	dataDir := ""
+	c := &cobra.Command{
+		Use: "promote", Short: "Make a standby the server", Args: noArguments, SilenceUsage: true, SilenceErrors: true,
+		Long: "Promote makes the standby that uses a data directory on this machine take over,\n" +
+			"as soon as no other server holds the lock of the copy: at once if that server was\n" +
+			"stopped, and within some seconds if it was killed.",
+		Example: "  keelson promote --data-dir /var/lib/keelson",
+		RunE: func(*cobra.Command, []string) error {
+			if err := offsite.Promote(dataDir); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintln(out, "The standby takes over as soon as no other server holds the lock of the copy; its log says when it does")
+			return err
+		},
+	}
+	c.Flags().StringVar(&dataDir, "data-dir", config.Default().Storage.DataDir, "data directory of the standby")
+	return c
+}

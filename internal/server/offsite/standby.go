@@ -1,0 +1,209 @@
+package offsite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"filippo.io/age"
+
+	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/server/background"
+	"github.com/keelson-dev/keelson/internal/server/certs"
+	"github.com/keelson-dev/keelson/internal/server/datadir"
+	"github.com/keelson-dev/keelson/internal/storage/bucket"
+	"github.com/keelson-dev/keelson/internal/storage/copies"
+	"github.com/keelson-dev/keelson/internal/storage/embedded"
+)
+
+// pollInterval is the time between two looks of a standby at the copy and at its lock.
+const pollInterval = time.Second
+
+// Standby follows the copy of another server, and takes over from it.
+type Standby struct {
+	// Config says where the copy is (Backup), and where the data is (DataDir).
+	Config *config.Storage
+	// Identities are the private keys of an encrypted copy.
+	Identities []age.Identity
+	// TakeOver makes the standby take over as soon as the lock of the copy is free. Otherwise it waits for Promote.
+	TakeOver bool
+	// Name says to people which server this is.
+	Name string
+	Log  *slog.Logger
+
+	bucket   bucket.Bucket
+	lock     *copies.Lock
+	follower *copies.Follower
+	problem  string // the last error that was logged
+}
+
+// Run follows the copy until this server is the one that may write. The data directory then has the store with which it starts.
+func (s *Standby) Run(ctx context.Context) (h *copies.Handover, err error) {
+	held, err := datadir.Open(s.Config.DataDir, s.Log)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, held.Close()) }()
+	if err := datadir.NotRestoring(s.Config.DataDir); err != nil {
+		return nil, err
+	}
+	c := &s.Config.Backup
+	b, closeBucket, err := bucket.Open(ctx, c.To, bucket.Options{Endpoint: c.S3.Endpoint, Region: c.S3.Region, CAFile: c.S3.CAFile})
+	if err != nil {
+		return nil, config.Errorf("{Storage.Backup.To}: %w", err)
+	}
+	defer func() { err = errors.Join(err, closeBucket()) }()
+	record := datadir.CopyRecord(s.Config.DataDir)
+	holder, err := copies.Holder(record)
+	if err != nil {
+		return nil, err
+	}
+	s.bucket = b
+	s.lock = &copies.Lock{Bucket: b, Holder: holder, Name: s.Name, Time: exclusiveTime, Since: copies.SinceBoot, Strict: true}
+	s.follower = &copies.Follower{
+		Bucket: b, Identities: s.Identities, Work: s.Config.DataDir,
+		Store: embedded.Options{Dir: datadir.Following(s.Config.DataDir), Logger: s.Log},
+	}
+	defer func() { err = errors.Join(err, s.follower.Close()) }()
+	for {
+		h, err := s.look(ctx)
+		if h != nil {
+			return h, nil
+		}
+		s.report(err)
+		if err := background.Sleep(ctx, pollInterval); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// report logs an error once.
+func (s *Standby) report(err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text == s.problem {
+		return
+	}
+	if s.problem = text; err == nil {
+		s.Log.Info("the standby follows the copy", "revision", s.follower.Position().Revision, "changed", s.follower.Position().Time)
+		return
+	}
+	s.Log.Warn("the standby cannot follow the copy; will try again", "error", err)
+}
+
+// look does one step. It returns a Handover when this server may write.
+func (s *Standby) look(ctx context.Context) (*copies.Handover, error) {
+	own, err := s.ownStore(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !own {
+		if err := s.follower.Step(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if !s.TakeOver && !promoted(s.Config.DataDir) {
+		return nil, nil
+	}
+	var held *copies.HeldError
+	if own {
+		newest, err := copies.Newest(ctx, s.bucket)
+		if err == nil {
+			err = s.lock.Acquire(ctx, newest)
+		}
+		switch {
+		case errors.As(err, &held):
+			return nil, nil
+		case err != nil:
+			return nil, err
+		}
+		// Another server may have written between the two looks.
+		if own, err = s.ownStore(ctx); err != nil || !own {
+			return nil, errors.Join(err, s.lock.Release(ctx))
+		}
+		return &copies.Handover{Lock: s.lock}, s.demand()
+	}
+	h, err := s.follower.TakeOver(ctx, s.lock)
+	switch {
+	case errors.As(err, &held):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return h, s.install(h)
+}
+
+// ownStore reports whether no other server has written to the copy since the store in the data directory did, or if there is no copy and
+// no store yet.
+func (s *Standby) ownStore(ctx context.Context) (bool, error) {
+	newest, err := copies.Newest(ctx, s.bucket)
+	if err != nil {
+		return false, err
+	}
+	written, err := copies.WrittenEpoch(datadir.CopyRecord(s.Config.DataDir))
+	if err != nil {
+		return false, err
+	}
+	_, err = os.Stat(datadir.StoreDir(s.Config.DataDir))
+	exists := err == nil
+	return newest == 0 || exists && written >= newest, nil
+}
+
+// install puts the store that has followed the copy in its place, and the files of the copy beside it.
+func (s *Standby) install(h *copies.Handover) error {
+	dir := s.Config.DataDir
+	store, replaced := datadir.StoreDir(dir), datadir.Replaced(dir)
+	if _, err := os.Stat(store); err == nil { // of this server, before another one took over
+		if err := errors.Join(os.RemoveAll(replaced), os.Rename(store, replaced)); err != nil {
+			return err
+		}
+	}
+	if err := os.Rename(datadir.Following(dir), store); err != nil {
+		return err
+	}
+	for name, content := range s.follower.Files() {
+		path := filepath.Join(dir, name)
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) || !filepath.IsLocal(name) {
+			continue
+		}
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), certs.WriteFile(path, content, datadir.PrivateFile)); err != nil {
+			return err
+		}
+	}
+	if err := copies.WriteRecord(datadir.CopyRecord(dir), h.Epoch); err != nil {
+		return err
+	}
+	return s.demand()
+}
+
+// demand removes the order of Promote.
+func (s *Standby) demand() error {
+	if err := os.Remove(datadir.Promotion(s.Config.DataDir)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func promoted(dataDir string) bool {
+	_, err := os.Lstat(datadir.Promotion(dataDir))
+	return err == nil
+}
+
+// Promote orders the standby of a data directory to take over as soon as the lock of the copy is free.
+func Promote(dataDir string) error {
+	lock, err := datadir.LockDataDir(dataDir)
+	switch {
+	case err == nil:
+		return errors.Join(fmt.Errorf("no standby uses the data directory %s", dataDir), lock.Close())
+	case !errors.Is(err, datadir.ErrUsed):
+		return err
+	}
+	return certs.WriteFile(datadir.Promotion(dataDir), nil, datadir.PrivateFile)
+}
