@@ -64,6 +64,7 @@ func (s *Storage) complete() {
 	positive(&s.Snapshots.Keep, 14)
 	text(&s.Backup.Mode, BackupAsync)
 	positive(&s.Backup.Interval, time.Second)
+	positive(&s.Backup.LockDuration, 10*time.Second)
 	positive(&s.Backup.Retention, 7*24*time.Hour)
 	e := &s.Etcd
 	text(&e.Prefix, "/registry")

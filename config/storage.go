@@ -72,6 +72,9 @@ type Backup struct {
 	// Interval is the longest time between a change and its copy, if the place is fast enough: from 100 ms to 1 h. The default is 1
 	// second (--backup-interval).
 	Interval time.Duration `flag:"backup-interval"`
+	// LockDuration is how long the lock of the copy is valid after it was renewed, if Exclusive is set: from 2 s to 10 min. A standby takes
+	// over when it was not renewed for a tenth longer. The default is 10 seconds (--backup-lock-duration).
+	LockDuration time.Duration `flag:"backup-lock-duration"`
 	// Retention is how far back states can be restored, at least 1 minute. The default is 7 days (--backup-retention).
 	Retention time.Duration `flag:"backup-retention"`
 	// RecipientsFile has public keys of age, one on each line. If it is set, the copy is encrypted for them. The server has no key with

@@ -25,11 +25,8 @@ import (
 
 const (
 	// lockTime is how long the lock of the copy is valid after it was renewed. A server on another machine with the same place for its
-	// copy waits that long after this one was killed. exclusiveTime is that time if a standby may take over.
-	lockTime      = time.Minute
-	exclusiveTime = 10 * time.Second
-	// acquireTime is how long a server that starts waits for the lock of another one, which may have been killed.
-	acquireTime = 2 * exclusiveTime
+	// copy waits that long after this one was killed. If a standby may take over, Backup.LockDuration takes its place.
+	lockTime = time.Minute
 	// finishTime limits how long a server that stops tries to copy its last changes.
 	finishTime = 5 * time.Second
 	// slack is how much older than the interval the oldest change that is not copied may be before the copy counts as late.
@@ -110,7 +107,7 @@ func (y *Copy) Attach(ctx context.Context, source Source) error {
 		options.Files = source.Keys
 	}
 	if c.Exclusive {
-		options.Lost, options.Lock.Time, options.Lock.Strict = source.Lost, exclusiveTime, true
+		options.Lost, options.Lock.Time, options.Lock.Strict = source.Lost, c.LockDuration, true
 	}
 	if source.Handover != nil {
 		options.Handover, options.Lock = source.Handover, source.Handover.Lock
@@ -141,7 +138,7 @@ func (y *Copy) begin(ctx context.Context, h *copies.Handover) error {
 	return y.shipper.Check(ctx)
 }
 
-// acquire takes the lock. Another server that holds it may have been killed, so it waits for the end of its lock.
+// acquire takes the lock. Another server that holds it may have been killed, so it waits twice the time after which its lock ends.
 func (y *Copy) acquire(ctx context.Context) error {
 	for began := time.Now(); ; {
 		err := y.shipper.Acquire(ctx)
@@ -149,10 +146,10 @@ func (y *Copy) acquire(ctx context.Context) error {
 		if !errors.As(err, &held) {
 			return err
 		}
-		if time.Since(began) > acquireTime {
+		if time.Since(began) > 2*y.config.Backup.LockDuration {
 			return fmt.Errorf("%w; to take over when it is gone, run keelson standby", err)
 		}
-		if err := background.Sleep(ctx, exclusiveTime/10); err != nil {
+		if err := background.Sleep(ctx, pollInterval); err != nil {
 			return err
 		}
 	}

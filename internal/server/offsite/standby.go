@@ -64,7 +64,7 @@ func (s *Standby) Run(ctx context.Context) (h *copies.Handover, err error) {
 		return nil, err
 	}
 	s.bucket = b
-	s.lock = &copies.Lock{Bucket: b, Holder: holder, Name: s.Name, Time: exclusiveTime, Since: copies.SinceBoot, Strict: true}
+	s.lock = &copies.Lock{Bucket: b, Holder: holder, Name: s.Name, Time: c.LockDuration, Since: copies.SinceBoot, Strict: true}
 	s.follower = &copies.Follower{
 		Bucket: b, Identities: s.Identities, Work: s.Config.DataDir,
 		Store: embedded.Options{Dir: datadir.Following(s.Config.DataDir), Logger: s.Log},

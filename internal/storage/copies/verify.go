@@ -369,7 +369,7 @@ func (v *lineVerifier) read(ctx context.Context, x Segment, until int64) error {
 		if v.state != nil && t.Revision > until && until < x.Until {
 			return errStop
 		}
-		if shared && t.Revision <= x.Until {
+		if shared {
 			list = append(list, change{t.Revision, v.sumOf(t)})
 		}
 		if v.state != nil && t.Revision > v.at && t.Revision <= until {

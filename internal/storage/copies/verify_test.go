@@ -342,6 +342,11 @@ func TestVerifyFinds(t *testing.T) {
 			s.overwrite(s.segments[1], s.content(s.segment(1, 7, 9)))
 			s.delete(s.segmentName(7, 9))
 		}, []string{"0007-0000000000000000010-1700000009000.changes: its content is that of another segment: it ends at revision 9"}},
+		"a segment ends behind what its name says": {func(s *sample) {
+			longer := s.segmentOf(1, 1, 7, 11, s.transactions(7, 10))
+			s.overwrite(s.segments[1], s.content(longer))
+			s.delete(longer)
+		}, []string{"its content is that of another segment: it ends at revision 11"}},
 		"the time in the name of a segment is wrong": {func(s *sample) {
 			s.overwrite("0000000001/"+changelog.Name{After: 7, Through: 10, Last: s.now}.String(), s.content(s.segments[1]))
 			s.delete(s.segments[1])
@@ -371,6 +376,9 @@ func TestVerifyFinds(t *testing.T) {
 		"a merge has lost a deletion": {func(s *sample) {
 			s.merge(4, 10, func(t changelog.Transaction) bool { return t.Revision == 9 })
 		}, []string{"it does not have /a (revision 7), which the changes before it make"}},
+		"a merge has lost a key": {func(s *sample) {
+			s.merge(13, 16, func(t changelog.Transaction) bool { return t.Revision == 14 })
+		}, []string{"it has /a (revision 14), which the changes before it do not make"}},
 		"a merge has lost a creation": {func(s *sample) {
 			s.merge(4, 10, func(t changelog.Transaction) bool { return t.Revision == 5 })
 		}, []string{"it has /d of revision 10, created at 5; the changes before it make revision 10, created at 6"}},
