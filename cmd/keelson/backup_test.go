@@ -220,7 +220,8 @@ func TestBackupVerify(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, stderr, code := keelson("backup", "verify", "--from", c.dir)
-	if code != 1 || stderr != "keelson: 1 thing is wrong with the copy in "+c.dir+"\n" || !strings.Contains(out, ".snapshot: the snapshot is damaged: ") {
+	if code != 1 || stderr != "keelson: 1 thing is wrong with the copy in "+c.dir+"\n" ||
+		!strings.Contains(out, ".snapshot: the snapshot is damaged: ") {
 		t.Errorf("%d %s%s", code, out, stderr)
 	}
 	c, moments = newSampleCopy(t)
@@ -231,11 +232,13 @@ func TestBackupVerify(t *testing.T) {
 	damage(t, segments[3])
 	out, stderr, code = keelson("backup", "verify", "--from", c.dir, "-o", "json")
 	var v copyVerified
-	if err := json.Unmarshal([]byte(out), &v); err != nil || code != 1 || stderr != "keelson: 2 things are wrong with the copy in "+c.dir+"\n" {
+	if err := json.Unmarshal([]byte(out), &v); err != nil || code != 1 ||
+		stderr != "keelson: 2 things are wrong with the copy in "+c.dir+"\n" {
 		t.Fatalf("%d %v %s%s", code, err, out, stderr)
 	}
-	if want := fmt.Sprintf("revisions %d to %d", moments[4].Revision, moments[4].Revision); len(v.Problems) != 2 || v.Problems[0].Where != want ||
-		!strings.HasSuffix(segments[3], v.Problems[1].Where) || v.Lines != 1 || v.Images != 1 || v.Segments != 2 {
+	want := fmt.Sprintf("revisions %d to %d", moments[4].Revision, moments[4].Revision)
+	if len(v.Problems) != 2 || v.Problems[0].Where != want || !strings.HasSuffix(segments[3], v.Problems[1].Where) ||
+		v.Lines != 1 || v.Images != 1 || v.Segments != 2 {
 		t.Errorf("%+v", v)
 	}
 }
@@ -258,7 +261,8 @@ func TestBackupPrune(t *testing.T) {
 	if err := json.Unmarshal([]byte(mustRun(t, "backup", "prune", "--from", c.dir, "--retention", "30m", "-o", "json")), &done); err != nil {
 		t.Fatal(err)
 	}
-	if after := c.objects(""); len(after) != len(before)-len(done.Removed) || len(c.objects("snapshot")) != 1 || done.Bytes == 0 || done.DryRun {
+	if after := c.objects(""); len(after) != len(before)-len(done.Removed) || len(c.objects("snapshot")) != 1 || done.Bytes == 0 ||
+		done.DryRun {
 		t.Errorf("%+v; there are %v of %v", done, after, before)
 	}
 	mustRun(t, "backup", "verify", "--from", c.dir)
@@ -291,9 +295,15 @@ func TestBackupErrors(t *testing.T) {
 		{"backup prune --from " + sealed.dir, "--retention must say how far back states can be restored, such as 7d"},
 		{"backup prune --retention 7 --from " + sealed.dir, `--retention: "7" is not a length of time such as 30s, 5m, 2h or 7d`},
 		{"backup verify --from " + sealed.dir, "the copy in " + sealed.dir + " is encrypted; --identity names the file with its key"},
-		{"backup verify --from " + sealed.dir + " --identity " + other, "the copy in " + sealed.dir + " is not encrypted for the key of --identity"},
+		{
+			"backup verify --from " + sealed.dir + " --identity " + other,
+			"the copy in " + sealed.dir + " is not encrypted for the key of --identity",
+		},
 		{"backup verify --from " + sealed.dir + " --identity " + file, file + " (--identity): "},
-		{"backup verify --from " + sealed.dir + " --identity " + dir + "/none", "cannot read " + dir + "/none (--identity): no such file or directory"},
+		{
+			"backup verify --from " + sealed.dir + " --identity " + dir + "/none",
+			"cannot read " + dir + "/none (--identity): no such file or directory",
+		},
 	} {
 		_, stderr, code := keelson(strings.Fields(c.args)...)
 		if code != 1 || !strings.HasPrefix(stderr, "keelson: "+c.want) || strings.Count(stderr, "\n") != 1 {

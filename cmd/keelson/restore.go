@@ -44,8 +44,8 @@ func newRestoreCopy(out, errOut io.Writer) *cobra.Command {
 	}
 	r.place.addFlags(c)
 	f := c.Flags()
-	f.StringVar(&r.at, "at", "", "the moment to restore: a time (2026-05-01T12:00:00Z, or \"2026-05-01 12:00:00\" of this machine), how long ago "+
-		"(5m, 2h, 3d), or a revision. The default is the end of the copy")
+	f.StringVar(&r.at, "at", "", "the moment to restore: a time (2026-05-01T12:00:00Z, or \"2026-05-01 12:00:00\" of this machine), "+
+		"how long ago (5m, 2h, 3d), or a revision. The default is the end of the copy")
 	f.StringVar(&r.dataDir, "data-dir", "", "directory to make")
 	f.StringVar(&r.identity, "identity", "", copyIdentityUsage)
 	f.BoolVar(&r.history, "history", false, "restore what the copy has of the past too (--history-retention)")

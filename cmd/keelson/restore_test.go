@@ -236,6 +236,7 @@ func TestRestoreCopyErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	early := moments[2].Time.Add(-time.Millisecond).UTC().Format(copies.TimeFormat)
+	from := func(c *copiedStore, args ...string) []string { return append(from(c), args...) }
 	for _, e := range []struct {
 		args []string
 		want string
@@ -245,23 +246,23 @@ func TestRestoreCopyErrors(t *testing.T) {
 		{[]string{"--from", empty, "--data-dir", to}, "there is no copy in " + empty},
 		{[]string{"--from", empty + "/none", "--data-dir", to}, "cannot read the copy in " + empty + "/none (--from): no such file or directory"},
 		{[]string{"--from", c.dir, "--data-dir", full}, "the data directory " + full + " is not empty: it has mine"},
-		{[]string{"--from", c.dir, "--data-dir", to, "--at", early}, "the copy does not reach back to that moment: " +
+		{from(c, "--at", early), "the copy does not reach back to that moment: " +
 			"the first one that can be restored is " + moments[2].String()},
-		{[]string{"--from", c.dir, "--data-dir", to, "--at", "2d"}, "the copy does not reach back to that moment: "},
-		{[]string{"--from", c.dir, "--data-dir", to, "--at", "1"}, "the copy does not reach back to that moment: "},
-		{[]string{"--from", c.dir, "--data-dir", to, "--at", "5000"}, fmt.Sprintf("the copy ends at revision %d, before 5000", moments[6].Revision)},
-		{[]string{"--from", c.dir, "--data-dir", to, "--at", "yesterday"}, `--at: "yesterday" is not a time such as `},
-		{[]string{"--from", c.dir, "--data-dir", to, "--at", "0"}, `--at: "0" is not a time such as `},
-		{[]string{"--from", c.dir, "--data-dir", to, "--at", "99999999999999999999"}, `--at: "99999999999999999999" is not a time such as `},
-		{[]string{"--from", c.dir, "--data-dir", to, "--at", "-5m"}, `--at: "-5m" is not a time such as `},
-		{[]string{"--from", hole.dir, "--data-dir", to}, fmt.Sprintf("the changes after revision %d are missing in the copy", moments[3].Revision)},
-		{[]string{"--from", noImage.dir, "--data-dir", to}, "the copy has no image, so nothing of it can be restored"},
-		{[]string{"--from", damagedSegment.dir, "--data-dir", to}, "0000000004/"},
-		{[]string{"--from", damagedImage.dir, "--data-dir", to}, "0000000001/image-"},
-		{[]string{"--from", cut.dir, "--data-dir", to}, "0000000004/"},
-		{[]string{"--from", sealed.dir, "--data-dir", to}, "the copy in " + sealed.dir + " is encrypted; --identity names the file with its key"},
-		{[]string{"--from", sealed.dir, "--data-dir", to, "--identity", other}, "the copy in " + sealed.dir + " is not encrypted for the key of --identity"},
-		{[]string{"--from", c.dir, "--data-dir", to, "--min-revision", "9000000000000000000"}, "the revision is too high for a store to go on from"},
+		{from(c, "--at", "2d"), "the copy does not reach back to that moment: "},
+		{from(c, "--at", "1"), "the copy does not reach back to that moment: "},
+		{from(c, "--at", "5000"), fmt.Sprintf("the copy ends at revision %d, before 5000", moments[6].Revision)},
+		{from(c, "--at", "yesterday"), `--at: "yesterday" is not a time such as `},
+		{from(c, "--at", "0"), `--at: "0" is not a time such as `},
+		{from(c, "--at", "99999999999999999999"), `--at: "99999999999999999999" is not a time such as `},
+		{from(c, "--at", "-5m"), `--at: "-5m" is not a time such as `},
+		{from(hole), fmt.Sprintf("the changes after revision %d are missing in the copy", moments[3].Revision)},
+		{from(noImage), "the copy has no image, so nothing of it can be restored"},
+		{from(damagedSegment), "0000000004/"},
+		{from(damagedImage), "0000000001/image-"},
+		{from(cut), "0000000004/"},
+		{from(sealed), "the copy in " + sealed.dir + " is encrypted; --identity names the file with its key"},
+		{from(sealed, "--identity", other), "the copy in " + sealed.dir + " is not encrypted for the key of --identity"},
+		{from(c, "--min-revision", "9000000000000000000"), "the revision is too high for a store to go on from"},
 	} {
 		_, stderr, code := keelson(append([]string{"restore"}, e.args...)...)
 		if code != 1 || !strings.HasPrefix(stderr, "keelson: "+e.want) || strings.Count(stderr, "\n") != 1 {

@@ -254,3 +254,87 @@ func TestTakeover(t *testing.T) {
 		t.Errorf("only %d requests were answered", answered)
 	}
 }
+
+// term returns the number of takeovers before a revision: each leaves out a thousand million revisions.
+func term(revision int64) int64 { return revision / 1_000_000_000 }
+
+// TestTakeoverLosesOnlyTheEnd kills and pauses two servers that take over from each other, without --backup-mode=sync. What is lost are the
+// last changes of a server before another one took over, and none in between; and no server answers after another one has.
+func TestTakeoverLosesOnlyTheEnd(t *testing.T) {
+	rng := rig.Seeded(t)
+	p := newPair(t)
+	p.await("the start")
+	var created []history.Op
+	lost := 0
+	for round := range rig.Rounds(2, 100) {
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			var running sync.WaitGroup
+			for i := range 4 {
+				running.Go(func() {
+					c := p.client(i, rand.New(rand.NewPCG(uint64(round), uint64(i))))
+					for n := 0; ctx.Err() == nil; n++ {
+						key := fmt.Sprintf("%s/r%d-%d-%d", takeoverNamespace, round, i, n)
+						if op := c.Create(ctx, key, "v", "red"); op.Outcome == history.Refused {
+							time.Sleep(5 * time.Millisecond) // the standby does not listen
+						}
+					}
+				})
+			}
+			running.Wait()
+		}()
+		time.Sleep(time.Second)
+		s := p.sides[rng.IntN(2)]
+		if rng.IntN(2) == 0 {
+			s.signal(syscall.SIGKILL)
+			time.Sleep(2 * lockDuration)
+			<-s.exited
+		} else {
+			s.signal(syscall.SIGSTOP)
+			time.Sleep(2 * lockDuration)
+			s.signal(syscall.SIGCONT)
+		}
+		p.start(s)
+		time.Sleep(lockDuration)
+		cancel()
+		<-ended
+		there := p.await("the faults")
+		for _, op := range p.rec.Take() {
+			if op.Kind == history.Create && op.Outcome == history.Done {
+				created = append(created, op)
+			}
+		}
+		firstLost := map[int64]history.Op{}
+		lost = 0
+		for _, op := range created {
+			if _, ok := there[op.Key]; !ok {
+				lost++
+				if f, ok := firstLost[term(op.Revision)]; !ok || op.Revision < f.Revision {
+					firstLost[term(op.Revision)] = op
+				}
+			}
+		}
+		firstAnswer := map[int64]time.Duration{}
+		for _, op := range created {
+			if at, ok := firstAnswer[term(op.Revision)]; !ok || op.Return < at {
+				firstAnswer[term(op.Revision)] = op.Return
+			}
+		}
+		for _, op := range created {
+			if f, ok := firstLost[term(op.Revision)]; ok && op.Revision > f.Revision && there[op.Key].Exists() {
+				t.Fatalf("round %d: %v was lost, and the later %v was not\n%s", round, f, op, p.logs())
+			}
+			for later, at := range firstAnswer {
+				if later > term(op.Revision) && op.Call > at {
+					t.Fatalf("round %d: %v was answered after another server had answered\n%s", round, op, p.logs())
+				}
+			}
+		}
+		t.Logf("round %d: %d created, %d of them lost in the end", round, len(created), lost)
+	}
+	if len(created) < 50 {
+		t.Errorf("only %d objects were created", len(created))
+	}
+}

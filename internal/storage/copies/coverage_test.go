@@ -78,7 +78,8 @@ func TestHighest(t *testing.T) {
 func TestPlanFor(t *testing.T) {
 	s := newSample(t, false)
 	for _, early := range []Target{{Revision: 3}, {Time: at(3).Time}} {
-		if _, err := s.index().PlanFor(early); !errors.Is(err, errNoImage) || !strings.HasSuffix(err.Error(), "is 2023-11-14T22:13:23.000Z (revision 4)") {
+		_, err := s.index().PlanFor(early)
+		if !errors.Is(err, errNoImage) || !strings.HasSuffix(err.Error(), "is 2023-11-14T22:13:23.000Z (revision 4)") {
 			t.Errorf("%+v: %v", early, err)
 		}
 	}

@@ -337,7 +337,7 @@ func TestVerifyFinds(t *testing.T) {
 		}, []string{"revisions 5 to 7: ", "revisions 11 to 13: "}},
 		"a segment has the name of another one": {func(s *sample) {
 			s.overwrite(s.segments[1], s.content(s.segments[2]))
-		}, []string{"0007-0000000000000000010-1700000009000.changes: its content is that of another segment: it is of epoch 1 and begins after revision 10"}},
+		}, []string{"0010-1700000009000.changes: its content is that of another segment: it is of epoch 1 and begins after revision 10"}},
 		"a segment ends before its name says": {func(s *sample) {
 			s.overwrite(s.segments[1], s.content(s.segment(1, 7, 9)))
 			s.delete(s.segmentName(7, 9))
