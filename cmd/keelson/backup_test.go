@@ -214,7 +214,7 @@ func TestBackupList(t *testing.T) {
 }
 
 func TestBackupVerify(t *testing.T) {
-	c, moments := newSampleCopy(t)
+	c, _ := newSampleCopy(t)
 	damage(t, c.objects("snapshot")[0])
 	if err := os.Remove(c.objects(".changes")[1]); err != nil {
 		t.Fatal(err)
@@ -224,7 +224,7 @@ func TestBackupVerify(t *testing.T) {
 		!strings.Contains(out, ".snapshot: the snapshot is damaged: ") {
 		t.Errorf("%d %s%s", code, out, stderr)
 	}
-	c, moments = newSampleCopy(t)
+	c, moments := newSampleCopy(t)
 	segments := c.objects(".changes")
 	if err := os.Remove(segments[1]); err != nil {
 		t.Fatal(err)

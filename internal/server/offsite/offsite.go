@@ -202,17 +202,16 @@ func ReadRecipients(path string) ([]age.Recipient, error) {
 // Run keeps the copy up to date until ctx ends.
 func (y *Copy) Run(ctx context.Context) { y.shipper.Run(ctx) }
 
-// Finish copies the last changes of a server that stops. y may be nil.
-func (y *Copy) Finish(ctx context.Context) error {
+// Finish copies the last changes of a server that stops. If that fails, the log says so; the next start copies them. y may be nil.
+func (y *Copy) Finish(ctx context.Context) {
 	if y == nil || y.shipper == nil {
-		return nil
+		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, finishTime)
 	defer cancel()
 	if err := y.shipper.Finish(ctx); err != nil {
-		return fmt.Errorf("the copy does not have the last changes: %w", err)
+		y.log.Error("the server stops, and the copy of the data does not have the last changes", "error", err)
 	}
-	return nil
 }
 
 // Close closes the place of the copy. y may be nil.

@@ -68,6 +68,7 @@ func TestAddresses(t *testing.T) {
 		{"s3://abc", on("ftp://host"), "endpoint"},
 		{"s3://abc", on("https://"), "endpoint"},
 		{"s3://abc", on("https://key:" + password + "@host"), "endpoint"},
+		{"s3://abc", on("https://key:w0rd@host"), "endpoint"},
 		{"s3://abc", on("https://host/?password=" + password), "endpoint"},
 		{"s3://abc", bucket.Options{Region: "r", CAFile: "no/such/file"}, "no/such/file"},
 		{"s3://abc", bucket.Options{Region: "r", CAFile: "bucket_test.go"}, "no certificates"},

@@ -168,37 +168,46 @@ func (d *directory) open(ctx context.Context, name string) (*os.File, error) {
 }
 
 // List implements Bucket. What is no regular file is left out. Files that killed writers have left are removed.
-func (d *directory) List(ctx context.Context) (list []Object, err error) {
-	left := &leftovers{directory: d, oldest: time.Now().Add(-abandoned)}
-	err = fs.WalkDir(d.root.FS(), ".", func(name string, e fs.DirEntry, err error) error {
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case name != "." && gone(err):
-			return nil // another process has removed it
-		case err != nil || name == ".":
-			return err
-		case left.remove(name, e):
-			return nil
-		case !validPart(e.Name()) && e.IsDir():
-			return fs.SkipDir
-		case !e.Type().IsRegular() || checkName(name) != nil:
-			return nil
-		}
-		info, err := e.Info()
-		if gone(err) {
-			return nil
-		}
-		if err == nil {
-			list = append(list, Object{name, info.Size()})
-		}
-		return err
-	})
-	if err != nil {
+func (d *directory) List(ctx context.Context) ([]Object, error) {
+	l := &lister{ctx: ctx, left: &leftovers{directory: d, oldest: time.Now().Add(-abandoned)}}
+	if err := fs.WalkDir(d.root.FS(), ".", l.visit); err != nil {
 		return nil, fmt.Errorf("listing the bucket %s: %w", d.path, err)
 	}
-	slices.SortFunc(list, func(a, b Object) int { return strings.Compare(a.Name, b.Name) })
-	return list, nil
+	slices.SortFunc(l.list, func(a, b Object) int { return strings.Compare(a.Name, b.Name) })
+	return l.list, nil
+}
+
+// lister has the objects that a walk through a directory has found.
+type lister struct {
+	ctx  context.Context
+	left *leftovers
+	list []Object
+}
+
+// visit is the fs.WalkDirFunc of a lister. Another process may remove a file or a directory at any moment.
+func (l *lister) visit(name string, e fs.DirEntry, err error) error {
+	switch {
+	case l.ctx.Err() != nil:
+		return l.ctx.Err()
+	case name != "." && gone(err):
+		return nil
+	case err != nil || name == ".":
+		return err
+	case l.left.remove(name, e):
+		return nil
+	case !validPart(e.Name()) && e.IsDir():
+		return fs.SkipDir
+	case !e.Type().IsRegular() || checkName(name) != nil:
+		return nil
+	}
+	info, err := e.Info()
+	if gone(err) {
+		return nil
+	}
+	if err == nil {
+		l.list = append(l.list, Object{name, info.Size()})
+	}
+	return err
 }
 
 // leftovers removes the unfinished files that killed writers have left.

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -145,6 +147,51 @@ func TestPanicLeavesNothing(t *testing.T) {
 	if list, err := os.ReadDir(dir); err != nil || len(list) != 0 {
 		t.Errorf("the directory has %v (%v)", list, err)
 	}
+}
+
+// TestVisit has what a walk meets when another process removes files and directories, or has made its own.
+func TestVisit(t *testing.T) {
+	failing := errors.New("input/output error")
+	for _, test := range []struct {
+		name string
+		e    entry
+		err  error // of the walk
+		want error
+	}{
+		{"a", entry{name: "a", dir: true}, fs.ErrNotExist, nil},
+		{"a", entry{name: "a", dir: true}, syscall.ESTALE, nil},
+		{"a", entry{name: "a", dir: true}, failing, failing},
+		{".", entry{name: ".", dir: true}, fs.ErrNotExist, fs.ErrNotExist},
+		{"a/b", entry{name: "b", err: fs.ErrNotExist}, nil, nil},
+		{"a/b", entry{name: "b", err: syscall.ESTALE}, nil, nil},
+		{"a/b", entry{name: "b", err: failing}, nil, failing},
+		{"lost+found", entry{name: "lost+found", dir: true}, nil, fs.SkipDir},
+		{"lock.versions", entry{name: "lock.versions", dir: true}, nil, fs.SkipDir},
+		{".nfs0001", entry{name: ".nfs0001", err: failing}, nil, nil},
+	} {
+		l := &lister{ctx: t.Context(), left: &leftovers{directory: openTest(t, t.TempDir())}}
+		if err := l.visit(test.name, test.e, test.err); !errors.Is(err, test.want) || (err == nil) != (test.want == nil) || len(l.list) != 0 {
+			t.Errorf("visiting %s with %v, %v returns %v and lists %v, want %v", test.name, test.err, test.e.err, err, l.list, test.want)
+		}
+	}
+}
+
+// entry is a fs.DirEntry of which Info fails.
+type entry struct {
+	name string
+	dir  bool
+	err  error
+}
+
+func (e entry) Name() string               { return e.name }
+func (e entry) IsDir() bool                { return e.dir }
+func (e entry) Info() (fs.FileInfo, error) { return nil, e.err }
+
+func (e entry) Type() fs.FileMode {
+	if e.dir {
+		return fs.ModeDir
+	}
+	return 0
 }
 
 // TestListWhileFilesAreRemoved lists while another process adds and removes files and directories.
@@ -388,6 +435,11 @@ func TestForeignVersions(t *testing.T) {
 	dir := t.TempDir()
 	b := openTest(t, dir)
 	tag := swapTimes(t, b, "lock", "", 1)
+	for _, wrong := range []string{"x", "1", "-1", "0-X", "1-", "-X"} {
+		if _, err := b.Swap(t.Context(), "lock", nil, wrong); err == nil || errors.Is(err, ErrChanged) {
+			t.Errorf("Swap with the tag %q returns %v", wrong, err)
+		}
+	}
 	for _, name := range []string{
 		"2", "0000000000000000000", "-000000000000000001", "99999999999999999999", "0000000000000000002.X.unfinished", "x",
 	} {
@@ -399,11 +451,6 @@ func TestForeignVersions(t *testing.T) {
 	makeFile(t, dir, "lock.versions/0000000000000000002", 0)
 	if _, _, err := b.Load(t.Context(), "lock"); err == nil || !strings.Contains(err.Error(), "was not written by this program") {
 		t.Errorf("a version that another program has written returns %v", err)
-	}
-	for _, wrong := range []string{"x", "1", "-1", "0-X", "1-", "-X"} {
-		if _, err := b.Swap(t.Context(), "lock", nil, wrong); err == nil || errors.Is(err, ErrChanged) {
-			t.Errorf("Swap with the tag %q returns %v", wrong, err)
-		}
 	}
 }
 

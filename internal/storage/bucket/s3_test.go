@@ -115,7 +115,7 @@ func TestS3Faults(t *testing.T) {
 		},
 		"lost, then unreachable": {
 			"Swap", []answer{cuts, refuses(412, "PreconditionFailed"), refuses(403, "AccessDenied")},
-			errUnknown, "allow s3:", swap + swap + load,
+			errUnknown, "it is not known whether the object was replaced: the service", swap + swap + load,
 		},
 		"no such object":       {"Get", []answer{refuses(404, "NoSuchKey")}, ErrNotFound, "", get},
 		"no such small object": {"Load", []answer{refuses(404, "NoSuchKey")}, ErrNotFound, "", load},
@@ -330,7 +330,7 @@ func TestS3SlowProgress(t *testing.T) {
 			if n < step || err != nil {
 				break
 			}
-			time.Sleep(stalled / 2) // in the bubble
+			time.Sleep(stalled * 2 / 3) // in the bubble
 		}
 		says(`"1"`, "")(w, r)
 	}
@@ -339,7 +339,7 @@ func TestS3SlowProgress(t *testing.T) {
 		for range size / step {
 			_, _ = w.Write(make([]byte, step))
 			w.(http.Flusher).Flush()
-			time.Sleep(stalled / 2)
+			time.Sleep(stalled * 2 / 3)
 		}
 	}
 	withScript(t, []answer{upload, download}, func(t *testing.T, b Bucket, s *script) {
