@@ -161,7 +161,7 @@ func (r *copyRestore) restore(
 	if err := writeFiles(r.dataDir, done.state.Files); err != nil {
 		return done, err
 	}
-	return done, copies.WriteRecord(record, x.Epochs[len(x.Epochs)-1].Number)
+	return done, copies.UpdateRecord(record, r.place.url, func(r *copies.Record) { r.Restored = true })
 }
 
 // attempts is how often a restore begins again because a server has merged or removed what it was about to read.

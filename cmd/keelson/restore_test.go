@@ -236,7 +236,9 @@ func TestRestoreCopyErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	early := moments[2].Time.Add(-time.Millisecond).UTC().Format(copies.TimeFormat)
-	from := func(c *copiedStore, args ...string) []string { return append([]string{"--from", c.dir, "--data-dir", to}, args...) }
+	from := func(c *copiedStore, args ...string) []string {
+		return append([]string{"--from", c.dir, "--data-dir", to}, args...)
+	}
 	for _, e := range []struct {
 		args []string
 		want string

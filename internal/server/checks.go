@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/keelson-dev/keelson/internal/machinery/features"
@@ -41,6 +42,14 @@ func (s *starting) checks() []health.Check {
 	add("log", health.Everywhere, s.logWatch.Probe)
 	add("loopback-serving-certificate", health.Livez|health.Healthz, s.identity.NotExpired)
 	list = append(list, s.stores.Checks()...)
+	if valid := s.offsite.Valid(); valid != nil {
+		add("backup-lock", health.Readyz, func(context.Context) error {
+			if !valid() {
+				return errors.New("the lock of the copy was not renewed in time, so another server may have taken over")
+			}
+			return nil
+		})
+	}
 	add("informer-sync", health.Readyz, s.stores.Cached)
 	hook("start-apiserver-admission-initializer", func(context.Context) error {
 		return s.work.AllHealthy(admissionRunners)

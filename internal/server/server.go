@@ -48,6 +48,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/stores"
 	"github.com/keelson-dev/keelson/internal/server/version"
 	"github.com/keelson-dev/keelson/internal/server/zpages"
+	"github.com/keelson-dev/keelson/internal/storage/copies"
 )
 
 // auditTime limits the time that a request waits for the audit log in the blocking modes, and the time in which
@@ -417,8 +418,12 @@ func (s *starting) chooseStores() (err error) {
 		Clock: s.config.Testing.Clock, OpenStore: s.config.OpenStore, AdjustEngine: s.config.AdjustEngine,
 		Confirm: s.offsite.Confirm(),
 	}
-	if h := s.config.Handover; h != nil {
-		o.MinRevision = h.Next
+	if s.config.Storage.Backend == config.StorageEmbedded {
+		r, err := copies.ReadRecord(datadir.CopyRecord(s.config.Storage.DataDir), "")
+		if err != nil {
+			return err
+		}
+		o.MinRevision = r.MinRevision
 	}
 	if origin := s.config.origin; origin != nil {
 		o.Image = origin.image

@@ -30,7 +30,8 @@ type Recorder struct {
 	// Memory counts the memory that is needed until the client has read the response. Kept counts the memory that
 	// is needed until the request ends.
 	Memory, Kept fairshare.Account
-	// Allowed, unless nil, is asked just before the status is sent. If it returns false, the connection is cut instead.
+	// Allowed, unless nil, is asked just before the status and each part of the body are sent. If it returns false, the connection is cut
+	// instead.
 	Allowed func() bool
 	// Started, unless nil, is called with the status just before it is sent.
 	Started func(status int)
@@ -95,10 +96,15 @@ func (r *Recorder) WriteHeader(status int) {
 	r.ResponseWriter.WriteHeader(status)
 }
 
-func (r *Recorder) started(status int) {
+// Ask cuts the connection unless Allowed.
+func (r *Recorder) Ask() {
 	if r.Allowed != nil && !r.Allowed() {
 		panic(http.ErrAbortHandler)
 	}
+}
+
+func (r *Recorder) started(status int) {
+	r.Ask()
 	r.Status = status
 	if r.Started != nil {
 		r.Started(status)
@@ -110,6 +116,7 @@ func (r *Recorder) Write(b []byte) (int, error) {
 	if r.Status == 0 {
 		r.WriteHeader(http.StatusOK)
 	}
+	r.Ask()
 	var start time.Time
 	if r.Wrote != nil {
 		start = time.Now()
@@ -154,6 +161,7 @@ func (r *Recorder) Keep(n int64) bool { return r.Kept.Take(n) }
 
 // Hijack implements http.Hijacker, for requests that are upgraded to another protocol.
 func (r *Recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	r.Ask()
 	conn, rw, err := http.NewResponseController(r.ResponseWriter).Hijack()
 	if err == nil && r.Status == 0 {
 		r.started(http.StatusSwitchingProtocols)

@@ -4,6 +4,7 @@ package offsite
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -94,20 +95,24 @@ func (y *Copy) Attach(ctx context.Context, source Source) error {
 	if y.config.Backend == config.StorageEmbedded {
 		record = datadir.CopyRecord(y.config.DataDir)
 	}
-	holder, err := copies.Holder(record)
+	holder, err := copies.Holder(record, c.To)
+	if err != nil && !c.Exclusive { // the server is needed without a copy too; the shipper meets the same error, and says so
+		holder, err = rand.Text(), nil
+	}
 	if err != nil {
 		return err
 	}
 	options := copies.Options{
 		Store: store, Bucket: y.bucket, Interval: c.Interval, Retention: c.Retention, Recipients: y.recipients,
-		Program: version.Program(), Record: record, Now: time.Now, Log: y.log,
+		Program: version.Program(), Record: record, To: c.To, Now: time.Now, Log: y.log,
 		Lock: &copies.Lock{Bucket: y.bucket, Holder: holder, Name: source.Name, Time: lockTime, Since: copies.SinceBoot},
 	}
 	if c.Keys {
 		options.Files = source.Keys
 	}
 	if c.Exclusive {
-		options.Lost, options.Lock.Time, options.Lock.Strict = source.Lost, c.LockDuration, true
+		options.Lost = source.Lost
+		options.Lock.Time, options.Lock.Strict, options.Lock.Exclusive = c.LockDuration, true, true
 	}
 	if source.Handover != nil {
 		options.Handover, options.Lock = source.Handover, source.Handover.Lock
@@ -132,10 +137,19 @@ func (y *Copy) begin(ctx context.Context, h *copies.Handover) error {
 	if err := y.acquire(ctx); err != nil {
 		return err
 	}
+	if h != nil {
+		if err := h.Lock.Renew(ctx); err != nil {
+			return err
+		}
+	}
 	if h != nil && h.Next > 0 {
 		return y.shipper.TakeOver(ctx)
 	}
-	return y.shipper.Check(ctx)
+	err := y.shipper.Check(ctx)
+	if h != nil && errors.Is(err, copies.ErrForeign) { // the next standby follows the copy
+		err = errors.Join(err, copies.UpdateRecord(datadir.CopyRecord(y.config.DataDir), y.config.Backup.To, func(r *copies.Record) { r.Epoch = 0 }))
+	}
+	return err
 }
 
 // acquire takes the lock. Another server that holds it may have been killed, so it waits twice the time after which its lock ends.
@@ -209,7 +223,15 @@ func (y *Copy) Finish(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, finishTime)
 	defer cancel()
-	if err := y.shipper.Finish(ctx); err != nil {
+	done := make(chan error, 1)
+	go func() { done <- y.shipper.Finish(ctx) }() // a directory on a network file system may not answer at all
+	var err error
+	select {
+	case err = <-done:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil {
 		y.log.Error("the server stops, and the copy of the data does not have the last changes", "error", err)
 	}
 }

@@ -170,8 +170,10 @@ func TestExclusiveCopy(t *testing.T) {
 	wait.Until(t, "the end of the lock", func() bool {
 		return s.Send("GET", "/api/v1/namespaces/default/configmaps/c", "").Status == http.StatusServiceUnavailable
 	})
-	if a := s.Send("GET", "/readyz", ""); a.Status != http.StatusOK {
-		t.Errorf("the health check without the lock: %d", a.Status)
+	for path, want := range map[string]int{"/readyz": http.StatusInternalServerError, "/livez": http.StatusOK} {
+		if a := s.Send("GET", path, ""); a.Status != want {
+			t.Errorf("%s without the lock: %d", path, a.Status)
+		}
 	}
 }
 

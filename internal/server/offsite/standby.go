@@ -58,21 +58,28 @@ func (s *Standby) Run(ctx context.Context) (h *copies.Handover, err error) {
 		return nil, config.Errorf("{Storage.Backup.To}: %w", err)
 	}
 	defer func() { err = errors.Join(err, closeBucket()) }()
-	record := datadir.CopyRecord(s.Config.DataDir)
-	holder, err := copies.Holder(record)
+	holder, err := copies.Holder(s.record(), c.To)
 	if err != nil {
 		return nil, err
 	}
-	s.bucket = b
-	s.lock = &copies.Lock{Bucket: b, Holder: holder, Name: s.Name, Time: c.LockDuration, Since: copies.SinceBoot, Strict: true}
-	s.follower = &copies.Follower{
-		Bucket: b, Identities: s.Identities, Work: s.Config.DataDir,
-		Store: embedded.Options{Dir: datadir.Following(s.Config.DataDir), Logger: s.Log},
+	if err := s.demand(); err != nil { // an order to a standby before this one
+		return nil, err
 	}
-	defer func() { err = errors.Join(err, s.follower.Close()) }()
+	s.bucket = b
+	s.lock = &copies.Lock{
+		Bucket: b, Holder: holder, Name: s.Name, Time: c.LockDuration, Since: copies.SinceBoot, Strict: true, Exclusive: true,
+	}
+	following := datadir.Following(s.Config.DataDir)
+	s.follower = &copies.Follower{
+		Bucket: b, Identities: s.Identities, Work: following + ".images", Store: embedded.Options{Dir: following, Logger: s.Log},
+	}
+	defer func() { err = errors.Join(err, s.follower.Close(), os.RemoveAll(s.follower.Work)) }()
+	renewing, stop := context.WithCancel(ctx)
+	defer stop()
+	go s.renew(renewing)
 	for {
 		h, err := s.look(ctx)
-		if h != nil {
+		if h != nil && err == nil {
 			return h, nil
 		}
 		s.report(err)
@@ -81,6 +88,18 @@ func (s *Standby) Run(ctx context.Context) (h *copies.Handover, err error) {
 		}
 	}
 }
+
+// renew renews the lock while it is held and this server does not serve yet.
+func (s *Standby) renew(ctx context.Context) {
+	for background.Sleep(ctx, s.Config.Backup.LockDuration/4) == nil {
+		if s.lock.Epoch() != 0 {
+			_ = s.lock.Renew(ctx) // the takeover fails if the lock ends
+		}
+	}
+}
+
+// record returns the path of the record.
+func (s *Standby) record() string { return datadir.CopyRecord(s.Config.DataDir) }
 
 // report logs an error once.
 func (s *Standby) report(err error) {
@@ -100,6 +119,9 @@ func (s *Standby) report(err error) {
 
 // look does one step. It returns a Handover when this server may write.
 func (s *Standby) look(ctx context.Context) (*copies.Handover, error) {
+	if err := s.place(ctx); err != nil {
+		return nil, err
+	}
 	own, err := s.ownStore(ctx)
 	if err != nil {
 		return nil, err
@@ -109,7 +131,8 @@ func (s *Standby) look(ctx context.Context) (*copies.Handover, error) {
 			return nil, err
 		}
 	}
-	if !s.TakeOver && !promoted(s.Config.DataDir) {
+	s.lock.Force = promoted(s.Config.DataDir)
+	if !s.TakeOver && !s.lock.Force {
 		return nil, nil
 	}
 	var held *copies.HeldError
@@ -120,7 +143,7 @@ func (s *Standby) look(ctx context.Context) (*copies.Handover, error) {
 		}
 		switch {
 		case errors.As(err, &held):
-			return nil, nil
+			return nil, shared(held)
 		case err != nil:
 			return nil, err
 		}
@@ -133,11 +156,36 @@ func (s *Standby) look(ctx context.Context) (*copies.Handover, error) {
 	h, err := s.follower.TakeOver(ctx, s.lock)
 	switch {
 	case errors.As(err, &held):
-		return nil, nil
+		return nil, shared(held)
 	case err != nil:
 		return nil, err
 	}
-	return h, s.install(h)
+	if err := s.install(h); err != nil {
+		return nil, errors.Join(err, s.lock.Release(ctx))
+	}
+	return h, nil
+}
+
+// shared returns an error for a holder that has to be stopped by a person.
+func shared(held *copies.HeldError) error {
+	if held.Shared {
+		return held
+	}
+	return nil
+}
+
+// place makes sure that the place is the one that was found there at first, and remembers it.
+func (s *Standby) place(ctx context.Context) error {
+	r, err := copies.ReadRecord(s.record(), s.Config.Backup.To)
+	if err != nil {
+		return err
+	}
+	s.lock.Expect = r.Place
+	found, err := s.lock.Look(ctx)
+	if err != nil || found == r.Place {
+		return err
+	}
+	return copies.UpdateRecord(s.record(), s.Config.Backup.To, func(r *copies.Record) { r.Place = found })
 }
 
 // ownStore reports whether no other server has written to the copy since the store in the data directory did, or if there is no copy and
@@ -147,18 +195,22 @@ func (s *Standby) ownStore(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	written, err := copies.WrittenEpoch(datadir.CopyRecord(s.Config.DataDir))
+	r, err := copies.ReadRecord(s.record(), s.Config.Backup.To)
 	if err != nil {
 		return false, err
 	}
 	_, err = os.Stat(datadir.StoreDir(s.Config.DataDir))
 	exists := err == nil
-	return newest == 0 || exists && written >= newest, nil
+	return newest == 0 || exists && (r.Epoch >= newest || r.Restored), nil
 }
 
 // install puts the store that has followed the copy in its place, and the files of the copy beside it.
 func (s *Standby) install(h *copies.Handover) error {
 	dir := s.Config.DataDir
+	// It comes first: a store that is opened below this revision would give clients revisions that they have seen with other content.
+	if err := copies.UpdateRecord(s.record(), s.Config.Backup.To, func(r *copies.Record) { r.MinRevision = h.Next }); err != nil {
+		return err
+	}
 	store, replaced := datadir.StoreDir(dir), datadir.Replaced(dir)
 	if _, err := os.Stat(store); err == nil { // of this server, before another one took over
 		if err := errors.Join(os.RemoveAll(replaced), os.Rename(store, replaced)); err != nil {
@@ -177,10 +229,22 @@ func (s *Standby) install(h *copies.Handover) error {
 			return err
 		}
 	}
-	if err := copies.WriteRecord(datadir.CopyRecord(dir), h.Epoch); err != nil {
+	if err := syncDir(dir); err != nil {
+		return err
+	}
+	if err := copies.UpdateRecord(s.record(), s.Config.Backup.To, func(r *copies.Record) { r.Epoch, r.Restored = h.Epoch, false }); err != nil {
 		return err
 	}
 	return s.demand()
+}
+
+// syncDir makes the names in a directory durable.
+func syncDir(path string) error {
+	d, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
 
 // demand removes the order of Promote.

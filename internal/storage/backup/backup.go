@@ -126,6 +126,8 @@ type RestoreOptions struct {
 	Now time.Time
 	// KeepRevisions keeps the revisions of the file. It is correct only if nothing was changed since the file was written.
 	KeepRevisions bool
+	// KeepDeadlines keeps the moments at which keys expire. Otherwise keys keep their remaining times to live.
+	KeepDeadlines bool
 	// By is the author that the restore records for its changes (storage.Txn.By), if the snapshot includes the
 	// past.
 	By []byte
@@ -291,7 +293,7 @@ func (s *source) restore(ctx context.Context, o embedded.Options, ro RestoreOpti
 		}
 		st.next, out.Revision = base+1, base+max(s.entries, 1)
 	}
-	st.keepsPast = s.past != nil
+	st.keepsPast, st.keepDeadlines = s.past != nil, ro.KeepDeadlines
 	return out, embedded.Import(o, out.Revision, st.restamp(ctx, s.records), s.past)
 }
 
@@ -311,6 +313,7 @@ func baseRevision(revision int64, created time.Time, ro RestoreOptions) (int64, 
 // restamper gives records new revisions and deadlines.
 type restamper struct {
 	keepRevisions bool
+	keepDeadlines bool
 	next          int64
 	now, created  int64 // Unix milliseconds
 	// keepsPast means that the restore is recorded as one more change of each object, with a new revision. The
@@ -347,8 +350,8 @@ func (re *restamper) restamp(
 // was is the old deadline.
 func (re *restamper) deadline(was int64) int64 {
 	const never = 1<<63 - 1
-	if was == 0 {
-		return 0
+	if was == 0 || re.keepDeadlines {
+		return was
 	}
 	left := max(was-re.created, 0)
 	if left > never-re.now-1000 {

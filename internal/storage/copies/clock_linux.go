@@ -1,6 +1,7 @@
 package copies
 
 import (
+	"fmt"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,3 +17,12 @@ func SinceBoot() time.Duration {
 }
 
 var started = time.Now()
+
+// fileID tells a file from all others of the machine.
+func fileID(path string) (string, error) {
+	var s unix.Stat_t
+	if err := unix.Stat(path, &s); err != nil {
+		return "", err
+	}
+	return fmt.Sprint(s.Dev, "-", s.Ino), nil
+}

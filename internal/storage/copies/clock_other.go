@@ -9,3 +9,6 @@ import "time"
 func SinceBoot() time.Duration { return time.Since(started) }
 
 var started = time.Now()
+
+// fileID is not used: Holder returns a random text.
+func fileID(string) (string, error) { return "", nil }

@@ -467,7 +467,7 @@ func TestImageAheadOfTheSegments(t *testing.T) {
 	for range 5 {
 		w.commit(20)
 	}
-	if _, err := w.shipper.writeImage(t.Context()); err != nil {
+	if _, err := w.shipper.writeImage(t.Context(), w.shipper.line); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.store.Close(); err != nil {

@@ -10,6 +10,7 @@ import (
 	"filippo.io/age"
 
 	"github.com/keelson-dev/keelson/internal/storage/bucket"
+	"github.com/keelson-dev/keelson/internal/storage/changelog"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
@@ -17,7 +18,7 @@ import (
 type Follower struct {
 	Bucket     bucket.Bucket
 	Identities []age.Identity // the private keys of an encrypted copy
-	// Store says where the store is. Whatever is in its directory is removed at first. Work is a directory for images while they are read.
+	// Store says where the store is. Work is a directory for images while they are read. What is in both directories is removed at first.
 	Store embedded.Options
 	Work  string
 
@@ -41,17 +42,16 @@ func (f *Follower) Position() Position { return Position{f.position, f.restored.
 // Files returns the files of the server that the copy has.
 func (f *Follower) Files() map[string][]byte { return f.restored.Files }
 
-// Step applies what is new in the copy.
+// Step applies what is new in the copy. After an error of the bucket the next Step goes on.
 func (f *Follower) Step(ctx context.Context) error {
 	x, err := ReadIndex(ctx, f.Bucket)
 	if err != nil {
 		return err
 	}
-	lines := x.Lines()
-	if len(lines) == 0 {
+	l := x.current()
+	if l == nil {
 		return errNoCopy
 	}
-	l := lines[0]
 	f.newest = x.newest()
 	if f.store == nil || !l.covers(f.epoch, f.position) || !l.reaches(f.position) {
 		if err := f.restart(ctx, x); err != nil {
@@ -59,13 +59,36 @@ func (f *Follower) Step(ctx context.Context) error {
 		}
 	}
 	for s, ok := l.next(f.position); ok; s, ok = l.next(f.position) {
-		p := Plan{Image: Image{Revision: f.position}, Segments: []Segment{s}}
-		if err := f.store.Apply(ctx, p.transactions(ctx, f.Bucket, opener(f.Identities), &f.restored)); err != nil {
-			return errors.Join(err, f.Close())
+		if err := f.apply(ctx, s); err != nil {
+			return err
 		}
 		f.epoch, f.position = s.Epoch, s.Until
 	}
 	return nil
+}
+
+// apply applies a segment.
+func (f *Follower) apply(ctx context.Context, s Segment) error {
+	p := Plan{Image: Image{Revision: f.position}, Segments: []Segment{s}}
+	var unread error
+	err := f.store.Apply(ctx, func(yield func(changelog.Transaction, error) bool) {
+		for t, err := range p.transactions(ctx, f.Bucket, opener(f.Identities), &f.restored) {
+			if err != nil {
+				unread = err
+				return
+			}
+			if !yield(t, nil) {
+				return
+			}
+		}
+	})
+	if err != nil { // of the store, which cannot be used any more
+		return errors.Join(err, f.Close())
+	}
+	if unread != nil && f.store.Revision() > f.position {
+		f.epoch, f.position = s.Epoch, f.store.Revision()
+	}
+	return unread
 }
 
 // reaches reports whether a reader at a revision misses nothing: it is at the end, or there is a segment with which it goes on.
@@ -76,11 +99,11 @@ func (l *Line) reaches(revision int64) bool {
 
 // restart makes the store anew.
 func (f *Follower) restart(ctx context.Context, x *Index) error {
-	if err := errors.Join(f.Close(), os.RemoveAll(f.Store.Dir)); err != nil {
-		return err
-	}
 	p, err := x.Plan(Target{})
 	if err != nil {
+		return err
+	}
+	if err := errors.Join(f.Close(), os.RemoveAll(f.Store.Dir), os.RemoveAll(f.Work), os.MkdirAll(f.Work, 0o700)); err != nil {
 		return err
 	}
 	restored, err := p.Restore(ctx, f.Bucket, f.Store, f.Work, f.Identities)
@@ -117,13 +140,20 @@ const takeoverGap = 1_000_000_000
 // TakeOver takes the lock and applies what is left in the copy. It fails with *HeldError while another server may hold the lock. When it
 // returns nil, the store is closed.
 func (f *Follower) TakeOver(ctx context.Context, lock *Lock) (*Handover, error) {
-	if lock.Epoch() == 0 {
+	if lock.Epoch() == 0 || !lock.Valid() {
 		if err := lock.Acquire(ctx, f.newest); err != nil {
 			return nil, err
 		}
 	}
-	if err := f.Step(ctx); err != nil {
-		return nil, fmt.Errorf("the lock of the copy was taken, but not all changes could be read: %w", err)
+	// A listing is not a snapshot of the bucket: two of them have to agree on the end.
+	for before := int64(-1); before != f.position; {
+		before = f.position
+		if err := f.Step(ctx); err != nil {
+			return nil, fmt.Errorf("the lock of the copy was taken, but not all changes could be read: %w", err)
+		}
+	}
+	if !lock.Valid() { // then another server may have written meanwhile
+		return nil, errLockEnded
 	}
 	h := &Handover{Epoch: f.newest, Revision: f.position, Next: f.position + takeoverGap, Lock: lock}
 	return h, f.Close()

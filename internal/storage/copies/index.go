@@ -12,6 +12,7 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/storage/bucket"
 	"github.com/keelson-dev/keelson/internal/storage/changelog"
+	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
 const (
@@ -62,6 +63,11 @@ type Line struct {
 	Segments []Segment // in the order of the revisions after which they begin
 	Origins  []Origin  // in descending order of their revisions
 	alone    bool      // there are no other lines in the bucket any more
+	// found is the time of its last change when it was found, at foundAt by Lock.Since.
+	found   time.Time
+	foundAt time.Duration
+	// first is the state of the first image, until that is written; nil otherwise.
+	first *embedded.Export
 }
 
 // Index is what a bucket has.
@@ -147,6 +153,53 @@ func (x *Index) Lines() (list []*Line) {
 		list = append(list, l)
 	}
 	return list
+}
+
+// current returns the newest line of which something can be restored, nil if there is none.
+func (x *Index) current() *Line {
+	for _, l := range x.Lines() {
+		if len(l.Images) > 0 {
+			return l
+		}
+	}
+	return nil
+}
+
+// cut removes from a line what is after a revision.
+func (l *Line) cut(revision int64) {
+	l.Images = slices.DeleteFunc(l.Images, func(i Image) bool { return i.Revision > revision })
+	l.Segments = slices.DeleteFunc(l.Segments, func(s Segment) bool { return s.After >= revision })
+	for i := range l.Segments {
+		l.Segments[i].Until = min(l.Segments[i].Until, revision)
+	}
+}
+
+// writtenBy returns the epoch in which a reader finds a revision, 0 if there is none.
+func (l *Line) writtenBy(revision int64) int64 {
+	if s, ok := l.next(revision - 1); ok {
+		return s.Epoch
+	}
+	for _, image := range l.Images {
+		if image.Revision == revision {
+			return image.Epoch
+		}
+	}
+	return 0
+}
+
+// last returns the time of the last change or image of the line.
+func (l *Line) last() (at time.Time) {
+	for _, image := range l.Images {
+		if image.Time.After(at) {
+			at = image.Time
+		}
+	}
+	for _, s := range l.Segments {
+		if s.Last.After(at) {
+			at = s.Last
+		}
+	}
+	return at
 }
 
 // line returns the line that an epoch ends.
@@ -271,6 +324,7 @@ var errNoImage = errors.New("the copy does not reach back to that moment")
 
 // Plan returns how a state is made. Of several images it takes the newest one.
 func (x *Index) Plan(t Target) (*Plan, error) {
+	var later *Line
 	for _, l := range x.Lines() {
 		for _, image := range slices.Backward(l.Images) {
 			if t.Revision > 0 && image.Revision > t.Revision || !t.Time.IsZero() && image.Time.After(t.Time) {
@@ -284,7 +338,14 @@ func (x *Index) Plan(t Target) (*Plan, error) {
 			if t.Revision > p.End {
 				return nil, fmt.Errorf("the copy ends at revision %d, before %d", p.End, t.Revision)
 			}
+			if later != nil && t.Time.After(p.lastTime()) {
+				return nil, fmt.Errorf("the copy does not have that moment: it ends at %s and begins again at %s",
+					Moment{p.End, p.lastTime()}, Moment{later.Images[0].Revision, later.Images[0].Time})
+			}
 			return p, nil
+		}
+		if len(l.Images) > 0 {
+			later = l
 		}
 	}
 	if len(x.Epochs) == 0 {

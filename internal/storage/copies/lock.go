@@ -2,6 +2,7 @@ package copies
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,9 +29,20 @@ type lockContent struct {
 	Milliseconds int64 `json:"milliseconds"`
 	// Change is the number of the change within the epoch. So no two changes are equal, and a holder recognizes its own.
 	Change int64 `json:"change"`
+	// Process tells the processes of a holder apart.
+	Process string `json:"process"`
+	// Place is a random text that is made with the first lock and stays, so that a place that was emptied, or a directory whose
+	// file system is not mounted, is not taken for the one before.
+	Place string `json:"place"`
+	// Exclusive is set by a server that answers only while it holds the lock.
+	Exclusive bool `json:"exclusive,omitempty"`
 	// Released is set by a holder that has ended.
 	Released bool `json:"released,omitempty"`
 }
+
+// ErrOtherPlace is the error of Acquire and Look if the place is not the one that was used before.
+var ErrOtherPlace = errors.New("this is not the place of the copy that the data directory has used before: it was emptied, or another " +
+	"file system is mounted there, or none. If that is meant, remove copy.json from the data directory")
 
 // ErrLost is the error of a holder that another writer has replaced.
 var ErrLost = errors.New("another server has taken over the copy")
@@ -39,9 +51,14 @@ var ErrLost = errors.New("another server has taken over the copy")
 type HeldError struct {
 	Name  string // of the holder
 	Epoch int64
+	// Shared means that the holder may answer without the lock, so that it must be stopped before another server takes over.
+	Shared bool
 }
 
 func (e *HeldError) Error() string {
+	if e.Shared {
+		return fmt.Sprintf("the copy is written by %s (epoch %d), which runs without --backup-exclusive", e.Name, e.Epoch)
+	}
 	return fmt.Sprintf("the copy is written by %s (epoch %d)", e.Name, e.Epoch)
 }
 
@@ -61,12 +78,18 @@ type Lock struct {
 	// Strict makes Acquire fail with bucket.ErrNoConditions if the bucket does not keep the conditions of writes. Otherwise the lock
 	// of such a bucket is a number for the epoch, and excludes nobody.
 	Strict bool
+	// Exclusive means that the holder answers only while it has the lock. Then it does not take the lock from one that answers without it,
+	// unless Force is set.
+	Exclusive, Force bool
+	// Expect is the place (lockContent.Place) that is expected; "" if it was not used before.
+	Expect string
 
 	valid   expiry
 	probed  atomic.Bool // the bucket keeps conditions
 	mu      sync.Mutex  // guards the fields below, also while the bucket is asked
 	held    lockContent
 	tag     string        // of the version that was written or seen last
+	process string        // lockContent.Process
 	seen    string        // the change of another holder that was seen last, first at seenAt
 	seenAt  time.Duration // by Since
 	writing bool          // a change was tried, and its result is not known
@@ -115,16 +138,42 @@ func (l *Lock) Acquire(ctx context.Context, atLeast int64) error {
 	if err != nil {
 		return err
 	}
-	now := l.Since()
+	now, held := l.Since(), &HeldError{Name: content.Name, Epoch: content.Epoch}
 	if tag != "" && content.Holder != l.Holder && !content.Released {
 		if l.seen != tag {
 			l.seen, l.seenAt = tag, now
 		}
 		if now-l.seenAt < withMargin(time.Duration(content.Milliseconds)*time.Millisecond) {
-			return &HeldError{content.Name, content.Epoch}
+			return held
+		}
+		if held.Shared = l.Exclusive && !l.Force && !content.Exclusive; held.Shared {
+			return held
 		}
 	}
-	return l.change(ctx, tag, lockContent{Epoch: max(content.Epoch, atLeast) + 1})
+	if content.Place == "" {
+		content.Place = rand.Text()
+	}
+	l.process = rand.Text()
+	err = l.change(ctx, tag, lockContent{Epoch: max(content.Epoch, atLeast) + 1, Place: content.Place})
+	if errors.Is(err, bucket.ErrChanged) {
+		return held // by the one that was faster
+	}
+	return err
+}
+
+// Look returns the place of the lock, "" if there is no lock yet. It fails with ErrOtherPlace if it is not Lock.Expect.
+func (l *Lock) Look(ctx context.Context) (place string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	content, _, err := l.load(ctx)
+	return content.Place, err
+}
+
+// Place returns the place of the lock that is held.
+func (l *Lock) Place() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.held.Place
 }
 
 // withMargin returns a time with what is added because clocks do not run equally fast.
@@ -170,12 +219,20 @@ func (l *Lock) update(ctx context.Context, epoch int64, release bool) error {
 		}
 		epoch = max(epoch, l.held.Epoch)
 	}
-	err := l.change(ctx, l.tag, lockContent{Epoch: epoch, Change: l.held.Change + 1, Released: release})
-	if errors.Is(err, bucket.ErrChanged) {
-		return l.look(ctx) // a change of this process may have taken effect late
+	err := l.change(ctx, l.tag, lockContent{Epoch: epoch, Change: l.held.Change + 1, Released: release, Place: l.held.Place})
+	if errors.Is(err, bucket.ErrChanged) { // perhaps by a change of this process that took effect late
+		if err := l.look(ctx); err != nil {
+			return err
+		}
+		if release || l.held.Epoch != epoch {
+			return errLateChange
+		}
+		return nil
 	}
 	return err
 }
+
+var errLateChange = errors.New("an earlier change of the lock of the copy took effect late; try again")
 
 // look finds out whether the lock is still held, and which change of it took effect last. It does not make it valid for longer.
 func (l *Lock) look(ctx context.Context) error {
@@ -183,7 +240,7 @@ func (l *Lock) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if content.Holder != l.Holder || content.Released || content.Change != l.held.Change && content.Change != l.held.Change+1 {
+	if content.Process != l.process || content.Released || content.Change != l.held.Change && content.Change != l.held.Change+1 {
 		return l.lose()
 	}
 	l.held.Change, l.held.Epoch, l.tag, l.writing = content.Change, content.Epoch, tag, false
@@ -199,14 +256,18 @@ func (l *Lock) lose() error {
 // load returns the lock as it is; tag is "" if there is none.
 func (l *Lock) load(ctx context.Context) (content lockContent, tag string, err error) {
 	b, tag, err := l.Bucket.Load(ctx, lockName)
-	if errors.Is(err, bucket.ErrNotFound) {
-		return lockContent{}, "", nil
-	}
-	if err != nil {
+	switch {
+	case errors.Is(err, bucket.ErrNotFound):
+		tag = ""
+	case err != nil:
 		return content, "", fmt.Errorf("reading the lock of the copy: %w", err)
+	default:
+		if err := json.Unmarshal(b, &content); err != nil {
+			return content, "", fmt.Errorf("the lock of the copy cannot be read: %w", err)
+		}
 	}
-	if err := json.Unmarshal(b, &content); err != nil {
-		return content, "", fmt.Errorf("the lock of the copy cannot be read: %w", err)
+	if l.Expect != "" && content.Place != l.Expect {
+		return content, "", ErrOtherPlace
 	}
 	return content, tag, nil
 }
@@ -214,6 +275,7 @@ func (l *Lock) load(ctx context.Context) (content lockContent, tag string, err e
 // change writes the lock. It is valid from the moment at which the write began.
 func (l *Lock) change(ctx context.Context, tag string, content lockContent) error {
 	content.Holder, content.Name, content.Milliseconds = l.Holder, l.Name, l.Time.Milliseconds()
+	content.Process, content.Exclusive = l.process, l.Exclusive
 	b, err := json.Marshal(content)
 	if err != nil {
 		return err

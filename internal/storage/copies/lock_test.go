@@ -162,7 +162,7 @@ func TestWriterThatWasPaused(t *testing.T) {
 		w.shipper.line, w.shipper.number = &Line{Epochs: []int64{1}, Images: slices.Clone(second.line.Images)}, 1
 		for _, late := range []func() error{
 			func() error { _, err := w.shipper.ship(t.Context()); return err },
-			func() error { _, err := w.shipper.writeImage(t.Context()); return err },
+			func() error { _, err := w.shipper.writeImage(t.Context(), w.shipper.line); return err },
 		} {
 			if err := late(); err != nil {
 				t.Fatal(err)
@@ -212,14 +212,10 @@ func TestForeignCopies(t *testing.T) {
 	if err := w.shipper.step(t.Context()); !errors.Is(err, ErrForeign) {
 		t.Errorf("the copy of another store: %v", err)
 	}
-	x, err := ReadIndex(t.Context(), w.bucket)
-	if err != nil {
+	if err := UpdateRecord(record, "", func(r *Record) { r.Restored = true }); err != nil {
 		t.Fatal(err)
 	}
-	if err := WriteRecord(record, x.newest()); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.shipper.step(t.Context()); err != nil {
+	if err := w.shipper.Finish(t.Context()); err != nil {
 		t.Errorf("after a restore: %v", err)
 	}
 }

@@ -28,8 +28,11 @@ const (
 // writes an image, or removes what is older than the retention.
 func (s *Shipper) maintain(ctx context.Context) (did bool, err error) {
 	l, _ := s.current()
-	if l == nil {
+	switch {
+	case l == nil:
 		return false, nil
+	case len(l.Images) == 0:
+		return s.firstImage(ctx, l)
 	}
 	for _, do := range []func(context.Context, *Line) (bool, error){s.removeParts, s.merge, s.renewImage, s.expire} {
 		if did, err = do(ctx, l); did || err != nil {
@@ -40,6 +43,23 @@ func (s *Shipper) maintain(ctx context.Context) (did bool, err error) {
 		s.forget() // perhaps the bucket does not have what the line has
 	}
 	return did, err
+}
+
+// firstImage writes the image with which a line begins.
+func (s *Shipper) firstImage(ctx context.Context, l *Line) (bool, error) {
+	image, err := s.writeImage(ctx, l)
+	if err != nil {
+		s.forget()
+		return true, err
+	}
+	s.mu.Lock()
+	l.Images = append(l.Images, image)
+	same, position := s.line == l, s.position
+	s.mu.Unlock()
+	if same {
+		s.reached(l, position, s.Store.Stats().WrittenBytes)
+	}
+	return true, nil
 }
 
 // segments returns the segments of a line as they are now.
@@ -58,7 +78,7 @@ func (s *Shipper) removeParts(ctx context.Context, l *Line) (did bool, err error
 		}) {
 			continue
 		}
-		if err := s.Bucket.Delete(ctx, part.Object.Name); err != nil {
+		if err := s.remove(ctx, l, part.Object); err != nil {
 			return true, err
 		}
 		did = true
@@ -112,7 +132,7 @@ func (s *Shipper) open(r io.Reader) (io.Reader, error) { return age.Decrypt(r, s
 // mergeSegments writes a segment with the changes of segments that follow each other. Their objects are removed by removeParts.
 func (s *Shipper) mergeSegments(ctx context.Context, l *Line, list []Segment) error {
 	first, last := list[0], list[len(list)-1]
-	merged, err := s.writeSegment(ctx, changelog.Name{After: first.After, Through: last.Through, Last: last.Last}, func(w *changelog.Writer) error {
+	merged, err := s.writeSegment(ctx, l.Epochs[0], changelog.Name{After: first.After, Through: last.Through, Last: last.Last}, func(w *changelog.Writer) error {
 		for _, part := range list {
 			if err := readSegment(ctx, s.Bucket, part, s.open, w.Write); err != nil {
 				return err
@@ -142,64 +162,64 @@ func (s *Shipper) renewImage(ctx context.Context, l *Line) (bool, error) {
 	if since == 0 || since <= max(last.Size, s.imageBytes) && s.Now().Sub(last.Time) < imageAge {
 		return false, nil
 	}
-	image, err := s.writeImage(ctx)
+	image, err := s.writeImage(ctx, l)
 	if err != nil {
 		return true, err
 	}
-	l.Images = append(l.Images, image) // only maintenance reads and writes them
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l.Images = append(l.Images, image)
 	return true, nil
 }
 
-// expire removes what no state of the retention needs: images before the newest one that is older, the segments before it, and
-// other lines of history if there is such an image.
+// expire removes what no state of the retention needs (Line.unneeded).
 func (s *Shipper) expire(ctx context.Context, l *Line) (did bool, err error) {
-	oldest := s.Now().Add(-s.Retention)
-	keep := 0
-	for i, image := range l.Images {
-		if !image.Time.After(oldest) {
-			keep = i
-		}
-	}
-	first := l.Images[keep]
-	var remove []bucket.Object
-	for _, image := range l.Images[:keep] {
-		remove = append(remove, image.Object)
-	}
-	for _, x := range s.segments(l) {
-		if x.Until <= first.Revision {
-			remove = append(remove, x.Object)
-		}
-	}
-	for _, o := range l.Origins {
-		if o.Revision < first.Revision {
-			remove = append(remove, o.Object)
-		}
-	}
-	if !first.Time.After(oldest) && !l.alone {
+	oldest := s.expiry(l).Add(-s.Retention)
+	u := l.unneeded(s.segments(l), oldest)
+	if u.others && !l.alone {
 		x, err := ReadIndex(ctx, s.Bucket)
 		if err != nil {
 			return false, err
 		}
-		remove = append(remove, x.outside(l)...)
+		others, all := x.outside(l, oldest)
+		u.objects = append(u.objects, others...)
+		defer func() { l.alone = err == nil && all }()
 	}
-	for _, o := range remove {
-		if err := s.Bucket.Delete(ctx, o.Name); err != nil {
-			return true, err
-		}
+	if err := s.remove(ctx, l, u.objects...); err != nil {
+		return true, err
 	}
-	l.alone = l.alone || !first.Time.After(oldest)
-	l.Images = l.Images[keep:]
-	l.Origins = slices.DeleteFunc(l.Origins, func(o Origin) bool { return o.Revision < first.Revision })
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l.Segments = slices.DeleteFunc(l.Segments, func(x Segment) bool { return x.Until <= first.Revision })
-	return len(remove) > 0, nil
+	l.drop(u)
+	return len(u.objects) > 0, nil
 }
 
-// outside returns the objects of epochs that are not in a line.
-func (x *Index) outside(l *Line) (list []bucket.Object) {
+// expiry returns the time by which objects become old. It is that of the last change when the line was found, and then runs as fast as a
+// clock that nobody sets: if the clock of the machine is set forward, nothing is removed too early.
+func (s *Shipper) expiry(l *Line) time.Time {
+	if l.found.IsZero() {
+		s.mu.Lock()
+		l.found, l.foundAt = l.last(), s.Lock.Since()
+		s.mu.Unlock()
+	}
+	return l.found.Add(s.Lock.Since() - l.foundAt)
+}
+
+// outside returns the objects of the lines other than l that have ended before a time, and whether there are no more other lines then.
+func (x *Index) outside(l *Line, oldest time.Time) (list []bucket.Object, all bool) {
+	all = true
+	keep := map[int64]bool{}
+	for _, other := range x.Lines() {
+		if other.Epochs[0] == l.Epochs[0] || other.last().Before(oldest) && other.Epochs[0] < l.Epochs[0] {
+			continue
+		}
+		all = false
+		for _, number := range other.Epochs {
+			keep[number] = true
+		}
+	}
 	for _, e := range x.Epochs {
-		if slices.Contains(l.Epochs, e.Number) || e.Number > l.Epochs[0] {
+		if keep[e.Number] || slices.Contains(l.Epochs, e.Number) {
 			continue
 		}
 		for _, image := range e.Images {
@@ -212,13 +232,13 @@ func (x *Index) outside(l *Line) (list []bucket.Object) {
 			list = append(list, e.Origin.Object)
 		}
 	}
-	return list
+	return list, all
 }
 
 // errOtherSegment is the error of an object whose content is not what its name says.
 var errOtherSegment = errors.New("its content is that of another segment")
 
-// readSegment calls each for the transactions of a segment, and verifies it. It ends early if each returns io.EOF.
+// readSegment calls each for the transactions of a segment, and verifies it. It ends early if each returns errStop.
 func readSegment(
 	ctx context.Context, b bucket.Bucket, x Segment, open func(io.Reader) (io.Reader, error), each func(changelog.Transaction) error,
 ) (err error) {
@@ -228,7 +248,7 @@ func readSegment(
 	}
 	defer in.Close()
 	defer func() {
-		if err != nil && !errors.Is(err, io.EOF) {
+		if err != nil && !errors.Is(err, errStop) {
 			err = fmt.Errorf("%s: %w", x.Object.Name, err)
 		}
 	}()
@@ -243,7 +263,7 @@ func readSegment(
 		return err
 	}
 	defer r.Close()
-	if r.Header().After != x.After {
+	if r.Header().After != x.After || r.Header().Epoch != x.Epoch {
 		return errOtherSegment
 	}
 	for {

@@ -58,7 +58,8 @@ func (x *Index) Unneeded(oldest time.Time) []bucket.Object {
 	}
 	u := lines[0].unneeded(lines[0].Segments, oldest)
 	if u.others {
-		u.objects = append(u.objects, x.outside(lines[0])...)
+		others, _ := x.outside(lines[0], oldest)
+		u.objects = append(u.objects, others...)
 	}
 	return u.objects
 }

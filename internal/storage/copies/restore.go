@@ -43,7 +43,7 @@ func (p *Plan) Restore(
 		return out, fmt.Errorf("%s: %w", p.Image.Name, err)
 	}
 	defer f.Close()
-	image, err := backup.Restore(ctx, f, o, backup.RestoreOptions{KeepRevisions: true, Now: p.Image.Time})
+	image, err := backup.Restore(ctx, f, o, backup.RestoreOptions{KeepRevisions: true, KeepDeadlines: true, Now: p.Image.Time})
 	if err != nil {
 		return out, fmt.Errorf("%s: %w", p.Image.Name, err)
 	}
@@ -99,11 +99,11 @@ func (p *Plan) transactions(
 				}
 				last, out.Time = t.Revision, t.Time
 				if !yield(t, nil) {
-					return io.EOF
+					return errStop
 				}
 				return nil
 			})
-			if errors.Is(err, io.EOF) {
+			if errors.Is(err, errStop) {
 				return
 			}
 			if err != nil {

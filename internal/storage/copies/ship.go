@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"filippo.io/age"
@@ -45,11 +46,11 @@ type Options struct {
 	Lost func(error)
 	// Handover says where the copy ended when Lock was taken from another server; nil if the store was not made by a Follower.
 	Handover *Handover
-	// Record is a file in the data directory, which has the number of the last epoch that was written from this directory. Without
-	// it any store may begin a new line of history in the copy.
-	Record string
-	Now    func() time.Time
-	Log    *slog.Logger
+	// Record is the path of the Record in the data directory, and To what it says about the place. Without a record any store may begin a
+	// new line of history in the copy.
+	Record, To string
+	Now        func() time.Time
+	Log        *slog.Logger
 }
 
 const (
@@ -78,6 +79,7 @@ type Shipper struct {
 	// own can decrypt what this process has written, so that it can merge segments; nil if they are not encrypted.
 	own  *age.X25519Identity
 	wake chan struct{} // capacity 1; receives when Confirm waits
+	runs atomic.Bool   // Run has not ended
 
 	mu       sync.Mutex    // guards the fields below, and the content of line
 	number   int64         // of the epoch to which this process writes; 0 before it is known
@@ -114,8 +116,13 @@ const longestPause = 30 * time.Second
 
 // Run keeps the copy up to date until ctx ends.
 func (s *Shipper) Run(ctx context.Context) {
+	s.runs.Store(true)
+	defer s.runs.Store(false)
 	var running sync.WaitGroup
 	defer running.Wait()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // also after a panic
+	defer s.forget()
 	running.Go(func() { s.keepLock(ctx) })
 	running.Go(func() { s.keepInOrder(ctx) })
 	pause := s.Interval
@@ -152,24 +159,29 @@ func (s *Shipper) keepLock(ctx context.Context) {
 	every := time.NewTicker(s.Lock.Time / renewals)
 	defer every.Stop()
 	for {
+		s.renew(ctx)
 		select {
 		case <-ctx.Done():
 			return
 		case <-every.C:
 		}
-		if s.Lock.Epoch() == 0 {
-			continue // step acquires it
-		}
+	}
+}
+
+// renew renews the lock, if it is held.
+func (s *Shipper) renew(ctx context.Context) {
+	err := ErrLost
+	if s.Lock.Epoch() != 0 {
 		bounded, cancel := context.WithTimeout(ctx, s.Lock.Time/renewals)
-		err := s.Lock.Renew(bounded)
-		cancel()
-		if errors.Is(err, ErrLost) && s.Lost != nil {
-			s.Lost(err)
-			return
-		}
-		if err != nil && ctx.Err() == nil {
-			s.Log.Warn("the lock of the copy was not renewed", "error", err)
-		}
+		defer cancel()
+		err = s.Lock.Renew(bounded)
+	}
+	switch {
+	case err == nil || ctx.Err() != nil:
+	case !errors.Is(err, ErrLost):
+		s.Log.Warn("the lock of the copy was not renewed", "error", err)
+	case s.Lost != nil:
+		s.Lost(err)
 	}
 }
 
@@ -201,7 +213,14 @@ const maintenancePause = time.Second
 
 // Finish writes what is not yet in the copy, and gives up the lock. Run has ended, and nothing is written to the store any more.
 func (s *Shipper) Finish(ctx context.Context) error {
+	if s.runs.Load() {
+		return errors.New("an earlier request to the bucket has not ended")
+	}
+	defer s.forget()
 	err := s.step(ctx)
+	if l, _ := s.current(); err == nil && len(l.Images) == 0 {
+		_, err = s.maintain(ctx) // it writes the image
+	}
 	s.note(err)
 	return errors.Join(err, s.Lock.Release(ctx))
 }
@@ -229,7 +248,7 @@ func (s *Shipper) Confirm(ctx context.Context, revision int64) error {
 	s.mu.Unlock()
 	for {
 		s.mu.Lock()
-		copied, moved := s.line != nil && s.position >= revision, s.moved
+		copied, moved := s.line != nil && len(s.line.Images) > 0 && s.position >= revision, s.moved
 		s.mu.Unlock()
 		// If the lock has ended, another server may have taken over before the last segment was written, and would not read it.
 		if copied && s.Lock.Valid() {
@@ -274,7 +293,9 @@ func (s *Shipper) reached(l *Line, revision, storeBytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.line, s.position = l, revision
-	s.status.Revision, s.status.StoreBytes = revision, storeBytes
+	if len(l.Images) > 0 { // before, nothing can be restored
+		s.status.Revision, s.status.StoreBytes = revision, storeBytes
+	}
 	close(s.moved)
 	s.moved = make(chan struct{})
 }
@@ -289,8 +310,23 @@ func (s *Shipper) current() (*Line, int64) {
 // forget makes the next step read what the bucket has.
 func (s *Shipper) forget() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	l := s.line
 	s.line = nil
+	s.mu.Unlock()
+	if l != nil {
+		if export := s.takeFirst(l); export != nil {
+			export.Close()
+		}
+	}
+}
+
+// takeFirst returns Line.first, which the caller closes. nil: there is none, or another caller has it.
+func (s *Shipper) takeFirst(l *Line) *embedded.Export {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	export := l.first
+	l.first = nil
+	return export
 }
 
 // step writes what has changed since the last one.
@@ -332,24 +368,24 @@ func (s *Shipper) begin(ctx context.Context) error {
 	if newest > number {
 		return fmt.Errorf("%w: epoch %d, while this one writes epoch %d", ErrForeign, newest, number)
 	}
-	if newest == 0 {
+	l := x.current()
+	if l == nil {
 		return s.newLine(ctx)
 	}
-	l := x.Lines()[0]
 	end, at := l.end()
-	follows, err := s.follows(ctx, end, at)
+	follows, err := s.follows(ctx, l, end, at)
 	switch {
 	case err != nil:
 		return err
-	case follows && newest == number:
+	case follows && l.Epochs[0] == number:
 		s.goOn(l, end)
 		return nil
+	case newest == number: // what it has is not the end of the line
+		return s.restartLine(ctx)
 	case follows:
 		return s.continueLine(ctx, l, end)
-	case newest == number:
-		return s.restartLine(ctx)
 	}
-	if err := s.foreign(newest, end); err != nil {
+	if err := s.foreign(ctx, newest, end); err != nil {
 		return err
 	}
 	return s.newLine(ctx)
@@ -371,14 +407,17 @@ func (s *Shipper) TakeOver(ctx context.Context) error {
 	if newest == 0 || newest > s.Handover.Epoch && newest != number {
 		return fmt.Errorf("%w: epoch %d, while the one that was followed is epoch %d", ErrForeign, newest, s.Handover.Epoch)
 	}
-	l := x.Lines()[0]
+	l := x.current()
+	if l == nil {
+		return errNoCopy
+	}
 	if newest != number { // an earlier try has not begun the epoch
 		if err := s.continueLine(ctx, l, s.Handover.Revision); err != nil {
 			return err
 		}
 	}
 	n := changelog.Name{After: s.Handover.Revision, Through: s.Handover.Next, Last: s.Now()}
-	segment, err := s.writeSegment(ctx, n, func(*changelog.Writer) error { return nil })
+	segment, err := s.writeSegment(ctx, number, n, func(*changelog.Writer) error { return nil })
 	if err != nil {
 		s.forget()
 		return err
@@ -391,28 +430,41 @@ func (s *Shipper) TakeOver(ctx context.Context) error {
 	return nil
 }
 
-// foreign returns ErrForeign if another server has written the newest epoch, in which the store does not go on.
-func (s *Shipper) foreign(newest, end int64) error {
-	recorded, err := readRecord(s.Record)
-	if err != nil || s.Record == "" || recorded.Epoch >= newest {
+// foreign returns ErrForeign unless the store may begin a new line of history in a copy that it does not go on in, and that ends at a
+// revision: because it was restored from there, or because it has written the end itself, and does not have all changes since any more.
+func (s *Shipper) foreign(ctx context.Context, newest, end int64) error {
+	r, err := ReadRecord(s.Record, s.To)
+	if err != nil || s.Record == "" || r.Restored {
 		return err
 	}
-	return fmt.Errorf("%w (epoch %d, up to revision %d), which the data directory does not have; either this is the copy of another "+
-		"cluster, then name an empty place, or a server that took over has written them, then restore from the copy", ErrForeign, newest, end)
+	current, err := s.Store.Revision(ctx)
+	if err != nil {
+		return err
+	}
+	if r.Epoch >= newest && current >= end && s.Store.Floor(storage.Scope{}) > end {
+		return nil
+	}
+	return fmt.Errorf("%w (epoch %d, up to revision %d), which the data directory does not have: this is the copy of another cluster, or "+
+		"another server that took over has written them, or the data directory is older than the copy. Name an empty place, or restore "+
+		"from the copy", ErrForeign, newest, end)
 }
 
 // Check returns ErrForeign if the store does not have all changes of the copy, because another server has written them.
 func (s *Shipper) Check(ctx context.Context) error {
 	x, err := ReadIndex(ctx, s.Bucket)
-	if err != nil || x.newest() == 0 {
+	if err != nil {
 		return err
 	}
-	end, at := x.Lines()[0].end()
-	follows, err := s.follows(ctx, end, at)
+	l := x.current()
+	if l == nil {
+		return nil
+	}
+	end, at := l.end()
+	follows, err := s.follows(ctx, l, end, at)
 	if err != nil || follows {
 		return err
 	}
-	return s.foreign(x.newest(), end)
+	return s.foreign(ctx, x.newest(), end)
 }
 
 // Acquire takes the lock, if it is not held. A new holder writes to a new epoch. It fails with *HeldError while another process may hold it.
@@ -425,6 +477,11 @@ func (s *Shipper) Acquire(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	r, err := ReadRecord(s.Record, s.To)
+	if err != nil {
+		return err
+	}
+	s.Lock.Expect = r.Place
 	if err := s.Lock.Acquire(ctx, x.newest()); err != nil {
 		return err
 	}
@@ -453,10 +510,11 @@ func (s *Shipper) continueLine(ctx context.Context, l *Line, revision int64) err
 	}
 	origin := Origin{Epoch: l.Epochs[0], Revision: revision}
 	var err error
-	origin.Object, err = s.put(ctx, fmt.Sprintf(originFormat, origin.Epoch, origin.Revision), func(io.Writer) error { return nil })
+	origin.Object, err = s.put(ctx, number, fmt.Sprintf(originFormat, origin.Epoch, origin.Revision), func(io.Writer) error { return nil })
 	if err != nil {
 		return err
 	}
+	l.cut(revision) // what the epoch before has written since the bucket was read does not count
 	l.Epochs, l.Origins = slices.Insert(l.Epochs, 0, number), slices.Insert(l.Origins, 0, origin)
 	s.goOn(l, revision)
 	return nil
@@ -464,6 +522,7 @@ func (s *Shipper) continueLine(ctx context.Context, l *Line, revision int64) err
 
 // restartLine begins a new epoch, and with it a new line of history: the changes after the end of the line that was written are gone.
 func (s *Shipper) restartLine(ctx context.Context) error {
+	s.forget() // maintenance must not write parts of the old line to the new epoch
 	if err := s.Lock.Advance(ctx); err != nil {
 		return err
 	}
@@ -471,35 +530,47 @@ func (s *Shipper) restartLine(ctx context.Context) error {
 	return s.newLine(ctx)
 }
 
-// newLine begins a line of history with an image.
+// newLine begins a line of history. Maintenance writes its image, which may take long, while changes after it are written.
 func (s *Shipper) newLine(ctx context.Context) error {
 	_, number := s.current()
 	if err := s.writeRecord(number); err != nil {
 		return err
 	}
-	image, err := s.writeImage(ctx)
+	export, err := s.Store.Export(ctx)
 	if err != nil {
 		return err
 	}
-	s.goOn(&Line{Epochs: []int64{number}, Images: []Image{image}}, image.Revision)
+	s.goOn(&Line{Epochs: []int64{number}, first: export}, export.Revision())
 	return nil
 }
 
-// follows reports whether the store has written a revision at a time, and has all changes since.
-func (s *Shipper) follows(ctx context.Context, revision int64, at time.Time) (bool, error) {
+// follows reports whether the store goes on where a line ends: it has written that revision at that time, and has all changes since.
+func (s *Shipper) follows(ctx context.Context, l *Line, revision int64, at time.Time) (bool, error) {
+	s.mu.Lock()
+	wanted, number := s.wanted, s.number
+	s.mu.Unlock()
 	current, err := s.Store.Revision(ctx)
-	if err != nil || revision == 0 || revision > current {
+	if err != nil || revision == 0 || revision > max(current, wanted) || s.Store.Floor(storage.Scope{}) > revision {
 		return false, err
 	}
+	if number != 0 && l.writtenBy(revision) == number {
+		return true, nil // nobody else writes to this epoch
+	}
 	written, _, err := s.Store.WrittenAt(ctx, revision)
-	return err == nil && !written.IsZero() && written.UnixMilli() == at.UnixMilli() && s.Store.Floor(storage.Scope{}) <= revision, err
+	if err == nil && written.IsZero() { // a revision that a takeover left out
+		r, err := ReadRecord(s.Record, s.To)
+		return err == nil && r.Place != "" && r.Epoch >= l.Epochs[0], err
+	}
+	return err == nil && written.UnixMilli() == at.UnixMilli(), err
 }
 
-// writeImage writes an image of the present state.
-func (s *Shipper) writeImage(ctx context.Context) (image Image, err error) {
-	export, err := s.Store.Export(ctx)
-	if err != nil {
-		return image, err
+// writeImage writes an image of the present state to the epoch of a line.
+func (s *Shipper) writeImage(ctx context.Context, l *Line) (image Image, err error) {
+	export := s.takeFirst(l)
+	if export == nil {
+		if export, err = s.Store.Export(ctx); err != nil {
+			return image, err
+		}
 	}
 	defer export.Close()
 	var files map[string][]byte
@@ -516,9 +587,8 @@ func (s *Shipper) writeImage(ctx context.Context) (image Image, err error) {
 	if at.IsZero() {
 		at = now
 	}
-	_, image.Epoch = s.current()
-	image.Revision, image.Time = export.Revision(), time.UnixMilli(at.UnixMilli())
-	image.Object, err = s.put(ctx, fmt.Sprintf(imageFormat, image.Revision, at.UnixMilli()), func(w io.Writer) error {
+	image.Epoch, image.Revision, image.Time = l.Epochs[0], export.Revision(), time.UnixMilli(at.UnixMilli())
+	image.Object, err = s.put(ctx, image.Epoch, fmt.Sprintf(imageFormat, image.Revision, at.UnixMilli()), func(w io.Writer) error {
 		_, err := backup.Save(ctx, w, export, backup.SaveOptions{Created: now, Program: s.Program, Past: true, Files: files})
 		return err
 	})
@@ -531,17 +601,28 @@ func (s *Shipper) writeImage(ctx context.Context) (image Image, err error) {
 	return image, nil
 }
 
-// put writes an object of the epoch, encrypted if there are recipients. It writes nothing while another process may hold the lock.
-func (s *Shipper) put(ctx context.Context, name string, write func(io.Writer) error) (bucket.Object, error) {
-	_, number := s.current()
-	o := bucket.Object{Name: fmt.Sprintf(epochFormat, number) + name}
-	if !s.Lock.Valid() { // it was not renewed in time, but perhaps nobody has taken it
-		if err := s.Lock.Renew(ctx); err != nil {
-			return o, err
-		}
-		if !s.Lock.Valid() {
-			return o, errLockEnded
-		}
+// mayWrite returns an error if another process may hold the lock, or if the epoch that is written to is another one now.
+func (s *Shipper) mayWrite(ctx context.Context, epoch int64) error {
+	if _, number := s.current(); number != epoch {
+		return errOtherEpoch
+	}
+	if s.Lock.Valid() {
+		return nil
+	}
+	if err := s.Lock.Renew(ctx); err != nil { // it was not renewed in time, but perhaps nobody has taken it
+		return err
+	}
+	if !s.Lock.Valid() {
+		return errLockEnded
+	}
+	return nil
+}
+
+// put writes an object of an epoch, encrypted if there are recipients.
+func (s *Shipper) put(ctx context.Context, epoch int64, name string, write func(io.Writer) error) (bucket.Object, error) {
+	o := bucket.Object{Name: fmt.Sprintf(epochFormat, epoch) + name}
+	if err := s.mayWrite(ctx, epoch); err != nil {
+		return o, err
 	}
 	if len(s.Recipients) > 0 {
 		o.Name += sealed
@@ -567,7 +648,23 @@ func (s *Shipper) put(ctx context.Context, name string, write func(io.Writer) er
 	return o, err
 }
 
-var errLockEnded = errors.New("the lock of the copy was not renewed in time")
+var (
+	errLockEnded  = errors.New("the lock of the copy was not renewed in time")
+	errOtherEpoch = errors.New("a new epoch of the copy has begun")
+)
+
+// remove removes objects.
+func (s *Shipper) remove(ctx context.Context, l *Line, objects ...bucket.Object) error {
+	for _, o := range objects {
+		if err := s.mayWrite(ctx, l.Epochs[0]); err != nil {
+			return err
+		}
+		if err := s.Bucket.Delete(ctx, o.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // counted counts the bytes that are written.
 type counted struct {
@@ -586,6 +683,9 @@ func (s *Shipper) ship(ctx context.Context) (done bool, err error) {
 	s.mu.Lock()
 	l, after, wanted, written := s.line, s.position, s.wanted, s.status.StoreBytes
 	s.mu.Unlock()
+	if l == nil {
+		return false, errOtherEpoch
+	}
 	now := s.Store.Stats()
 	r := storage.ChangesRequest{After: after, Limit: segmentChanges, Bytes: segmentBytes}
 	if wanted > now.Revision {
@@ -603,7 +703,7 @@ func (s *Shipper) ship(ctx context.Context) (done bool, err error) {
 	if result.Through == after {
 		return true, nil
 	}
-	segment, err := s.writeSegment(ctx, changelog.Name{After: after, Through: result.Through}, func(w *changelog.Writer) error {
+	segment, err := s.writeSegment(ctx, l.Epochs[0], changelog.Name{After: after, Through: result.Through}, func(w *changelog.Writer) error {
 		for _, t := range changelog.Transactions(result.Changes) {
 			if err := w.Write(t); err != nil {
 				return err
@@ -630,10 +730,9 @@ func (s *Shipper) ship(ctx context.Context) (done bool, err error) {
 
 // writeSegment writes a segment. The name has the time of its last transaction, so it is written to a buffer first if n has none.
 func (s *Shipper) writeSegment(
-	ctx context.Context, n changelog.Name, fill func(*changelog.Writer) error,
+	ctx context.Context, epoch int64, n changelog.Name, fill func(*changelog.Writer) error,
 ) (segment Segment, err error) {
-	_, number := s.current()
-	h := changelog.Header{Epoch: number, After: n.After, Program: s.Program}
+	h := changelog.Header{Epoch: epoch, After: n.After, Program: s.Program}
 	write := func(w io.Writer) (changelog.Totals, error) {
 		out, err := changelog.NewWriter(w, h)
 		if err != nil {
@@ -657,8 +756,8 @@ func (s *Shipper) writeSegment(
 			n.Last = time.UnixMilli(totals.Last)
 		}
 	}
-	segment.Name, segment.Epoch, segment.Until, segment.own = n, number, n.Through, true
-	segment.Object, err = s.put(ctx, n.String(), func(w io.Writer) error {
+	segment.Name, segment.Epoch, segment.Until, segment.own = n, epoch, n.Through, true
+	segment.Object, err = s.put(ctx, epoch, n.String(), func(w io.Writer) error {
 		if buffered != nil {
 			_, err := w.Write(buffered)
 			return err
@@ -674,4 +773,9 @@ type buffer []byte
 func (b *buffer) Write(p []byte) (int, error) {
 	*b = append(*b, p...)
 	return len(p), nil
+}
+
+// writeRecord records the epoch that is begun.
+func (s *Shipper) writeRecord(epoch int64) error {
+	return UpdateRecord(s.Record, s.To, func(r *Record) { r.Epoch, r.Place, r.Restored = epoch, s.Lock.Place(), false })
 }

@@ -39,6 +39,9 @@ func New(valid func() bool) func(http.Handler) http.Handler {
 			recorder := responserecorder.Wrap(w)
 			recorder.Allowed = valid
 			next.ServeHTTP(recorder, r)
+			if recorder.Status == 0 {
+				recorder.Ask() // net/http answers 200 now
+			}
 		})
 	}
 }
