@@ -84,7 +84,7 @@ func (c *copiedStore) copy() {
 		Store: c.store, Bucket: b, Interval: time.Second, Retention: 24 * time.Hour, Recipients: c.to,
 		Files:  func(context.Context) (map[string][]byte, error) { return c.files, nil },
 		Lock:   &copies.Lock{Bucket: b, Holder: "test", Name: "test", Time: time.Minute, Since: copies.SinceBoot},
-		Record: c.record, Now: func() time.Time { return c.now }, Log: slog.New(slog.DiscardHandler),
+		Record: c.record, To: c.dir, Now: func() time.Time { return c.now }, Log: slog.New(slog.DiscardHandler),
 	})
 	if err == nil {
 		err = s.Finish(c.t.Context())

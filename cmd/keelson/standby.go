@@ -24,12 +24,9 @@ func newStandby(out, errOut io.Writer) *cobra.Command {
 	p.standby = &standbyFlags{}
 	c := newServe(out, errOut, p)
 	c.Use, c.Short = "standby", "Follow the copy of another server, and take over from it"
-	c.Long = "Standby follows the copy that another server keeps elsewhere (--backup-to), and\n" +
-		"becomes the server when that one is gone: by itself with --takeover, or after\n" +
-		"`keelson promote`. The other server needs --backup-exclusive, or is started by\n" +
-		"this command too. The flags are those of `keelson serve`."
-	c.Example = "  keelson standby --from s3://my-bucket/keelson --data-dir /var/lib/keelson --takeover\n" +
-		"  keelson promote --data-dir /var/lib/keelson"
+	c.Long = "Standby follows the copy of a server with --backup-exclusive, and becomes the\n" +
+		"server when that one is gone: with --takeover, or after `keelson promote`."
+	c.Example = "  keelson standby --from s3://my-bucket/keelson --data-dir standby --takeover"
 	f := c.Flags()
 	f.StringVar(&p.standby.from, "from", "", "where the copy is: a directory, or s3://BUCKET/PREFIX")
 	f.StringVar(&p.standby.identity, "identity", "", "file with the private key of age that decrypts an encrypted copy")
@@ -81,8 +78,8 @@ func newPromote(out io.Writer) *cobra.Command {
 	c := &cobra.Command{
 		Use: "promote", Short: "Make a standby the server", Args: noArguments, SilenceUsage: true, SilenceErrors: true,
 		Long: "Promote makes the standby that uses a data directory on this machine take over,\n" +
-			"as soon as no other server holds the lock of the copy: at once if that server was\n" +
-			"stopped, and within some seconds if it was killed.",
+			"as soon as no other server holds the lock of the copy: at once if that server\n" +
+			"was stopped, and within some seconds if it was killed.",
 		Example: "  keelson promote --data-dir /var/lib/keelson",
 		RunE: func(*cobra.Command, []string) error {
 			if err := offsite.Promote(dataDir); err != nil {
