@@ -91,6 +91,9 @@ var free = []string{"internal/gen", "internal/lint"}
 var directModules = []string{
 	"filippo.io/age",
 	"github.com/anishathalye/porcupine", // of tests alone: testdata/modules.txt does not have it
+	// The client of S3 services. The rest of the SDK is what its configuration of credentials needs.
+	"github.com/aws/aws-sdk-go-v2", "github.com/aws/aws-sdk-go-v2/config", "github.com/aws/aws-sdk-go-v2/credentials",
+	"github.com/aws/aws-sdk-go-v2/service/s3", "github.com/aws/smithy-go",
 	"github.com/cockroachdb/pebble/v2",
 	"github.com/coreos/go-oidc/v3",
 	"github.com/fxamacker/cbor/v2",
@@ -245,7 +248,7 @@ var testSupport = []string{
 	"internal/api/write/writetest", "internal/machinery/effort", "internal/machinery/wait",
 	"internal/object/structuralschema/internal/sample",
 	"internal/resource/internal/kindtest", "internal/server/servertest", "internal/server/servertest/apitest",
-	"internal/storage/encrypt/kmstest", "internal/storage/storagetest", "test",
+	"internal/storage/bucket/buckettest", "internal/storage/encrypt/kmstest", "internal/storage/storagetest", "test",
 }
 
 // isTestSupport reports whether a package is one of testSupport, or below test.

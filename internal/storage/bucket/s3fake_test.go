@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// The credentials of the tests. The last two must never be in a message.
+// testKey, testSecret and testSession are the credentials of the tests. The last two must never be in a message.
 const testKey, testSecret, testSession = "TESTACCESSKEY", "verysecretkey", "verysecretsession"
 
 // answer answers a request of a script.
