@@ -42,7 +42,7 @@ func (s *starting) checks() []health.Check {
 	add("log", health.Everywhere, s.logWatch.Probe)
 	add("loopback-serving-certificate", health.Livez|health.Healthz, s.identity.NotExpired)
 	list = append(list, s.stores.Checks()...)
-	if valid := s.offsite.Valid(); valid != nil {
+	if valid := s.directories.copy.Valid(); valid != nil {
 		add("backup-lock", health.Readyz, func(context.Context) error {
 			if !valid() {
 				return errors.New("the lock of the copy was not renewed in time, so another server may have taken over")
@@ -126,7 +126,7 @@ func (s *starting) newHealth() *health.Handler {
 		end := time.Now().Add(grace)
 		h.LivezPasses = func() bool { return time.Now().Before(end) }
 	}
-	h.Warnings = []func() string{s.stores.Warning, s.offsite.Warning}
-	h.Remark = s.offsite.Remark
+	h.Warnings = []func() string{s.stores.Warning, s.directories.copy.Warning}
+	h.Remark = s.directories.copy.Remark
 	return h
 }

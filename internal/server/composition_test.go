@@ -105,6 +105,8 @@ func TestGoroutinesHaveNames(t *testing.T) {
 		"frontend.go serve",           // ends with the listener
 		"frontend.go drain",           // its context limits its time
 		"server.go inParallel",        // inParallel waits for it
+		"offsite/standby.go Run",      // before there is a server; ends with Run
+		"offsite/offsite.go Finish",   // its context limits its time
 		"httpconn/batch.go batch",     // ends with the writes of a connection, or when that is closed
 	}
 	for path, file := range sources(t) {

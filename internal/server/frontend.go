@@ -82,7 +82,8 @@ func newFrontend(o frontendOptions) (*frontend, error) {
 	f.watches, f.endWatches = context.WithCancel(context.Background())
 	o.chain.Log, o.chain.RequestTimeout = o.log, o.requests.Timeout
 	o.chain.Stop = chain.Stop{
-		Begun: f.watches, Spread: o.serving.Shutdown.WatchGrace, Running: &f.active, Refusing: f.refusing.Load,
+		Exclusive: o.chain.Stop.Exclusive,
+		Begun:     f.watches, Spread: o.serving.Shutdown.WatchGrace, Running: &f.active, Refusing: f.refusing.Load,
 		LongRunning: func() (ended func()) {
 			f.short.Add(-1)
 			return func() { f.short.Add(1) }

@@ -48,7 +48,6 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/stores"
 	"github.com/keelson-dev/keelson/internal/server/version"
 	"github.com/keelson-dev/keelson/internal/server/zpages"
-	"github.com/keelson-dev/keelson/internal/storage/copies"
 )
 
 // auditTime limits the time that a request waits for the audit log in the blocking modes, and the time in which
@@ -71,7 +70,6 @@ type Server struct {
 	directories    directories
 	listener       *listener.Listener
 	stores         *stores.Stores
-	offsite        *offsite.Copy // nil if there is no copy of the data elsewhere
 	identity       *identity.Identity
 	authentication *authentication.Authentication
 	authorization  *authorization.Authorization
@@ -93,6 +91,7 @@ type records struct {
 type directories struct {
 	data      *datadir.Lock
 	snapshots *snapshots.Schedule
+	copy      *offsite.Copy // the place of the copy of the data; locked only while that is exclusive
 }
 
 func (d *directories) close() error { return errors.Join(d.snapshots.Close(), d.data.Close()) }
@@ -198,7 +197,7 @@ func (s *starting) steps(ctx context.Context) []step {
 		{"parse the service range", s.parseServices},
 		{"read how connections are opened", s.readEgress},
 		{"open the place of the copy", func() (err error) {
-			s.offsite, err = offsite.Open(ctx, &s.config.Storage, s.metrics, s.log)
+			s.directories.copy, err = offsite.Open(ctx, &s.config.Storage, s.metrics, s.log)
 			return err
 		}},
 		{"read the encryption configuration", s.chooseStores},
@@ -241,7 +240,7 @@ func (s *Server) stopSteps(ctx context.Context) []step {
 		{"finish requests in flight", func() error { return s.http.drain(ctx) }},
 		{"hand on audit events", s.records.audit.Close},
 		{"end background work", func() error { s.endWork(); return nil }},
-		{"copy the last changes", func() error { s.offsite.Finish(ctx); return nil }},
+		{"copy the last changes", func() error { s.directories.copy.Finish(ctx); return nil }},
 		{"close the store and release the directory", s.release},
 	}
 }
@@ -272,7 +271,7 @@ func (s *Server) release() error {
 		s.records.audit.Close(),
 		s.stopTracing(),
 		s.authentication.Close(),
-		s.offsite.Close(),
+		s.directories.copy.Close(),
 		s.stores.Close(),
 		s.directories.close(),
 	)
@@ -416,14 +415,7 @@ func (s *starting) chooseStores() (err error) {
 	o := stores.Options{
 		Config: &s.config.Storage, Files: s.config.files, Egress: s.egress, Metrics: s.metrics, Log: s.log, Fail: s.ending.fail,
 		Clock: s.config.Testing.Clock, OpenStore: s.config.OpenStore, AdjustEngine: s.config.AdjustEngine,
-		Confirm: s.offsite.Confirm(),
-	}
-	if s.config.Storage.Backend == config.StorageEmbedded {
-		r, err := copies.ReadRecord(datadir.CopyRecord(s.config.Storage.DataDir), "")
-		if err != nil {
-			return err
-		}
-		o.MinRevision = r.MinRevision
+		Confirm: s.directories.copy.Confirm(),
 	}
 	if origin := s.config.origin; origin != nil {
 		o.Image = origin.image
@@ -612,10 +604,10 @@ func (s *starting) startWork(ctx context.Context) error {
 
 // startCopy begins to copy the store. It comes before anything is written, because writes may wait for the copy.
 func (s *starting) startCopy(ctx context.Context) error {
-	if s.offsite == nil {
+	if s.directories.copy == nil {
 		return nil
 	}
-	err := s.offsite.Attach(ctx, offsite.Source{
+	err := s.directories.copy.Attach(ctx, offsite.Source{
 		Store: s.stores.Main, Name: s.listener.HostPort(), Lost: s.ending.fail, Handover: s.config.Handover,
 		Keys: func(ctx context.Context) (map[string][]byte, error) {
 			select {
@@ -632,7 +624,7 @@ func (s *starting) startCopy(ctx context.Context) error {
 		},
 	})
 	if err == nil {
-		s.work.Go("copy of the data", background.Forever(s.offsite.Run))
+		s.work.Go("copy of the data", background.Forever(s.directories.copy.Run))
 	}
 	return err
 }
@@ -661,7 +653,7 @@ func (s *starting) buildHTTP() error {
 		Authorization: chain.Authorization{
 			Authorizer: s.authorization, ConstrainedImpersonation: s.gates.Enabled(features.ConstrainedImpersonation),
 		},
-		Tracer: s.records.tracer, Exclusive: s.offsite.Valid(),
+		Tracer: s.records.tracer, Stop: chain.Stop{Exclusive: s.directories.copy.Valid()},
 	}
 	if s.records.traffic != nil {
 		options.Testing = chain.Testing{Record: s.records.traffic.Record, Disturb: s.records.traffic.Disturb}

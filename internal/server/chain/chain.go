@@ -45,8 +45,6 @@ type Options struct {
 	RequestTimeout time.Duration
 	// Stop configures what happens when the server stops.
 	Stop Stop
-	// Exclusive reports whether no other server can have taken over the data of this one; nil if none may.
-	Exclusive func() bool
 	// Forwarder returns the handler that forwards a request to another server, nil if this server handles it.
 	Forwarder func(*http.Request) http.Handler
 	// Audit is nil if auditing is not configured.
@@ -78,7 +76,7 @@ type Testing struct {
 	Record, Disturb func(http.Handler) http.Handler
 }
 
-// Stop configures what happens to requests when the server stops.
+// Stop configures what happens to requests when the server stops, or may not answer any more.
 type Stop struct {
 	// Begun ends when the server stops; then long-running requests are ended.
 	Begun context.Context
@@ -91,6 +89,9 @@ type Stop struct {
 	LongRunning func() (ended func())
 	// Refusing reports whether new requests are answered 429, because the server stops.
 	Refusing func() bool
+	// Exclusive reports whether no other server can have taken over the data of this one; nil if none may. If it returns false, nothing is
+	// answered.
+	Exclusive func() bool
 }
 
 const (
@@ -111,7 +112,7 @@ func New(h http.Handler, o Options) http.Handler {
 		o.Audit.Begin,
 		requestlog.New(o.Log),
 		retryafter.New(o.Stop.Refusing),
-		exclusive.New(o.Exclusive),
+		exclusive.New(o.Stop.Exclusive),
 		hsts.New(o.HSTSDirectives),
 		cachecontrol.New(),
 		goaway.New(o.GoawayChance, nil),

@@ -39,7 +39,7 @@ type Standby struct {
 	bucket   bucket.Bucket
 	lock     *copies.Lock
 	follower *copies.Follower
-	problem  string // the last error that was logged
+	problem  *string // the last error that was logged, "" for none; nil at first
 }
 
 // Run follows the copy until this server is the one that may write. The data directory then has the store with which it starts.
@@ -107,10 +107,10 @@ func (s *Standby) report(err error) {
 	if err != nil {
 		text = err.Error()
 	}
-	if text == s.problem {
+	if s.problem != nil && text == *s.problem {
 		return
 	}
-	if s.problem = text; err == nil {
+	if s.problem = &text; err == nil {
 		s.Log.Info("the standby follows the copy", "revision", s.follower.Position().Revision, "changed", s.follower.Position().Time)
 		return
 	}

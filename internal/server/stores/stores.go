@@ -31,6 +31,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/storemetrics"
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/cache"
+	"github.com/keelson-dev/keelson/internal/storage/copies"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 	"github.com/keelson-dev/keelson/internal/storage/encrypt"
 	"github.com/keelson-dev/keelson/internal/storage/etcd"
@@ -71,9 +72,8 @@ type Options struct {
 	Fail func(error)
 	// Clock is that of API objects; nil is the clock of the system.
 	Clock *clock.Clock
-	// Confirm and MinRevision are those of embedded.Options.
-	Confirm     func(ctx context.Context, revision int64) error
-	MinRevision int64
+	// Confirm is embedded.Options.Confirm.
+	Confirm func(ctx context.Context, revision int64) error
 	// Image, unless it is nil, has the initial content of the embedded store.
 	Image *embedded.Image
 	// OpenStore, unless it is nil, opens a store that replaces the embedded engine. AdjustEngine, unless it is nil, changes the
@@ -160,7 +160,11 @@ func (s *Stores) choose() backend {
 		cluster: "embedded",
 		check:   func() error { return datadir.NotRestoring(s.Config.DataDir) },
 		open: func(ctx context.Context) error {
-			return s.openEmbedded(ctx, embedded.Options{Dir: datadir.StoreDir(s.Config.DataDir)})
+			r, err := copies.ReadRecord(datadir.CopyRecord(s.Config.DataDir), "")
+			if err != nil {
+				return err
+			}
+			return s.openEmbedded(ctx, embedded.Options{Dir: datadir.StoreDir(s.Config.DataDir), MinRevision: r.MinRevision})
 		},
 	}
 }
@@ -281,7 +285,7 @@ func (s *Stores) openEngine(ctx context.Context, options embedded.Options) (stor
 	if s.OpenStore != nil {
 		return s.OpenStore(ctx)
 	}
-	options.Image, options.Confirm, options.MinRevision = s.Image, s.Confirm, s.MinRevision
+	options.Image, options.Confirm = s.Image, s.Confirm
 	options.Logger, options.HistoryWindow, options.OnFailure = s.Log, s.Config.HistoryWindow, s.failed
 	if options.Retention, err = retention.Parse(s.Config); err != nil {
 		return nil, err

@@ -222,7 +222,7 @@ func (w *world) restored(target Target) (revision int64, out []string, err error
 
 // TestRestoreTwin copies a store through restarts and faults of the bucket, and restores random moments: each is as the store was.
 func TestRestoreTwin(t *testing.T) {
-	for range effort.Rounds(40, 6) {
+	for range effort.Rounds(20, 6) {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			w := newWorld(t, rand.New(rand.NewPCG(seed, 1)))

@@ -21,7 +21,7 @@ import (
 // TestTakeOvers lets one server after another take over from the one before, which is killed with changes that are not copied, or ends
 // in order. Each goes on from the copy, above all revisions of the one before, and every moment of each can be restored.
 func TestTakeOvers(t *testing.T) {
-	for range effort.Rounds(30, 5) {
+	for range effort.Rounds(10, 4) {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			w := newWorld(t, rand.New(rand.NewPCG(seed, 3)))

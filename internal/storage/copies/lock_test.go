@@ -19,7 +19,7 @@ import (
 // TestLockIsHeldByOne lets processes whose clocks run unequally fast acquire, renew, release and lose a lock at random, in a bucket in
 // which requests fail before or after they take effect. At no time do two of them hold it, and each new holder has a higher epoch.
 func TestLockIsHeldByOne(t *testing.T) {
-	for range effort.Rounds(300, 30) {
+	for range effort.Rounds(60, 15) {
 		seed := rand.Uint64()
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 2))
