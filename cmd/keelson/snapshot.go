@@ -17,7 +17,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"filippo.io/age"
 	"github.com/spf13/cobra"
 
 	"github.com/keelson-dev/keelson/config"
@@ -359,16 +358,9 @@ const identityUsage = "file with the private key of age that decrypts an encrypt
 
 // openSnapshot opens a snapshot file. identity is "" or the path of a file with the key of an encrypted snapshot.
 func openSnapshot(file, identity string) (*backup.File, error) {
-	var identities []age.Identity
-	if identity != "" {
-		keys, err := os.Open(identity)
-		if err != nil {
-			return nil, fmt.Errorf("cannot read %s: %w", identity, withoutPath(err))
-		}
-		identities, err = age.ParseIdentities(keys)
-		if err = errors.Join(err, keys.Close()); err != nil {
-			return nil, fmt.Errorf("%s: %w", identity, oneLine(err))
-		}
+	identities, err := readIdentities(identity)
+	if err != nil {
+		return nil, err
 	}
 	f, err := backup.OpenFile(file, identities)
 	switch {
