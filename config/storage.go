@@ -92,9 +92,12 @@ type Backup struct {
 type S3 struct {
 	// Endpoint is the URL of the service. The default is that of AWS (--backup-s3-endpoint).
 	Endpoint string `flag:"backup-s3-endpoint"`
-	// Region is the region of the bucket. The default is that of the environment, or us-east-1 if there is an Endpoint
-	// (--backup-s3-region).
+	// Region is the region of the bucket. The default is the region that the environment names (AWS_REGION). If there is none and Endpoint
+	// is set, it is us-east-1 (--backup-s3-region).
 	Region string `flag:"backup-s3-region"`
+	// VirtualHost puts the name of the bucket into the host name of requests to Endpoint, as some services demand. The default is false: the
+	// name is in the path (--backup-s3-virtual-host).
+	VirtualHost bool `flag:"backup-s3-virtual-host"`
 	// CAFile has the authorities that may have signed the certificate of the service. The default are those of the system
 	// (--backup-s3-cafile).
 	CAFile string `flag:"backup-s3-cafile"`

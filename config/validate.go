@@ -86,8 +86,8 @@ func (s *Storage) validateBackup(m *mistakes) {
 	switch {
 	case c.To == "":
 		if c.Mode == BackupSync || c.Exclusive || c.RecipientsFile != "" || c.Keys || c.S3 != (S3{}) {
-			m.add("{Storage.Backup.Mode}=%s, {Storage.Backup.Exclusive}, {Storage.Backup.RecipientsFile}, {Storage.Backup.Keys} and --backup-s3-* need {Storage.Backup.To}",
-				BackupSync)
+			m.add("{Storage.Backup.Mode}=%s, {Storage.Backup.Exclusive}, {Storage.Backup.RecipientsFile}, {Storage.Backup.Keys} and "+
+				"--backup-s3-* need {Storage.Backup.To}", BackupSync)
 		}
 	case s.Backend == StorageEtcd:
 		m.add("{Storage.Backup.To} is not for data in etcd: save it with `etcdctl snapshot save`")

@@ -46,6 +46,8 @@ func (p *copyPlace) addFlags(c *cobra.Command) {
 	f.StringVar(&p.options.Endpoint, "s3-endpoint", "", "URL of the S3 service; the default is that of AWS. Credentials are read from "+
 		"AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, the shared file of AWS, or the machine")
 	f.StringVar(&p.options.Region, "s3-region", "", "region of the bucket")
+	f.BoolVar(&p.options.VirtualHost, "s3-virtual-host", false,
+		"put the name of the bucket into the host name of requests to --s3-endpoint, not into the path")
 	f.StringVar(&p.options.CAFile, "s3-cafile", "",
 		"file with the authorities that may have signed the certificate of the service of --s3-endpoint")
 }

@@ -37,7 +37,8 @@ func newCommand(out, errOut io.Writer) *cobra.Command {
 	setHelp(serve)
 	root.AddCommand(serve, newKubeAPIServer(out, errOut), newSnapshot(out, errOut), newBackup(out, errOut), newRestoreCopy(out, errOut),
 		newStandby(out, errOut), newPromote(out),
-		newCheck(out, errOut), newRepair(out), newPurge(out), newConsole(os.Stdin, out, errOut), newKubeconfig(out, errOut), newKubectlHistory(out, errOut), newVersion(out),
+		newCheck(out, errOut), newRepair(out), newPurge(out), newConsole(os.Stdin, out, errOut), newKubeconfig(out, errOut),
+		newKubectlHistory(out, errOut), newVersion(out),
 		newEnvtest(out, errOut), newCompletion(out), newMan())
 	root.CompletionOptions.DisableDefaultCmd = true
 	return root

@@ -60,7 +60,7 @@ type copyRestore struct {
 	history               bool
 	minRevision           int64
 	out, errOut           io.Writer
-	fs                    vfs.FS // nil: that of the operating system
+	fs                    vfs.FS // the file system; nil: the one of the operating system
 }
 
 // parseMoment parses --at. now is the time from which it counts back.
@@ -128,7 +128,7 @@ func (r *copyRestore) plan(ctx context.Context, b bucket.Bucket, target copies.T
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err := x.PlanFor(target)
+	p, err := x.Plan(target)
 	return x, p, err
 }
 
@@ -161,7 +161,7 @@ func (r *copyRestore) restore(
 	if err := writeFiles(r.dataDir, done.state.Files); err != nil {
 		return done, err
 	}
-	return done, copies.UpdateRecord(record, r.place.url, func(r *copies.Record) { r.Restored = true })
+	return done, copies.UpdateRecord(record, r.place.url, func(r *copies.Record) { r.Epoch, r.Restored = x.Newest(), true })
 }
 
 // attempts is how often a restore begins again because a server has merged or removed what it was about to read.

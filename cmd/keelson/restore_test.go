@@ -106,7 +106,7 @@ func TestRestoreCopy(t *testing.T) {
 		if names := entries(t, dir); !slices.Equal(names, []string{"copy.json", "lock", "pki", "store"}) {
 			t.Errorf("--at=%s: the data directory has %q", m.at, names)
 		}
-		if b, err := os.ReadFile(datadir.CopyRecord(dir)); err != nil || !strings.Contains(string(b), `"restored":true`) {
+		if b, err := os.ReadFile(datadir.CopyRecord(dir)); err != nil || !strings.Contains(string(b), `"epoch":5,"restored":true`) {
 			t.Errorf("--at=%s: the record is %q, %v", m.at, b, err)
 		}
 		mustRun(t, "check", "--data-dir", dir)
@@ -172,7 +172,7 @@ func TestRestoreCopyOfALine(t *testing.T) {
 			t.Errorf("%s has revision %d, and %d was seen", name, r.ModRevision, highest)
 		}
 	}
-	if b, err := os.ReadFile(datadir.CopyRecord(second)); err != nil || !strings.Contains(string(b), `"restored":true`) {
+	if b, err := os.ReadFile(datadir.CopyRecord(second)); err != nil || !strings.Contains(string(b), `"epoch":6,"restored":true`) {
 		t.Errorf("the record is %q, %v", b, err)
 	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -36,11 +37,14 @@ func newStandby(out, errOut io.Writer) *cobra.Command {
 	return c
 }
 
-// follow follows the copy until this server may write, and changes the configuration to that of a server that does. The result is nil if
-// ctx ended.
+// follow follows the copy until this server may write. It also sets the fields of the configuration that a server needs which can be taken
+// over from. The result is nil if ctx ended.
 func (s *standbyFlags) follow(ctx context.Context, c *config.Config) (*copies.Handover, error) {
-	if s.from == "" {
-		return nil, fmt.Errorf("--from must name the copy that is followed")
+	switch {
+	case s.from == "":
+		return nil, errors.New("--from must name the copy that is followed")
+	case c.Storage.Backup.To != "" && c.Storage.Backup.To != s.from:
+		return nil, errors.New("--backup-to is --from of a standby; leave it out")
 	}
 	identities, err := readIdentities(s.identity)
 	if err != nil {

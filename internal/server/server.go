@@ -485,7 +485,9 @@ func (s *starting) buildAuthentication(ctx context.Context) (err error) {
 		Exclusive: s.stores.Exclusive(), Registry: s.registry, Egress: s.egress, Calls: s.calls, Metrics: s.metrics,
 		Work: s.work, Log: s.log,
 	})
-	close(s.authenticationBuilt)
+	if err == nil {
+		close(s.authenticationBuilt)
+	}
 	return err
 }
 

@@ -4,7 +4,6 @@ package offsite
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -59,14 +58,22 @@ func Open(ctx context.Context, c *config.Storage, m *metrics.Metrics, log *slog.
 	if err != nil {
 		return nil, err
 	}
-	s3 := &c.Backup.S3
-	b, closeBucket, err := bucket.Open(ctx, c.Backup.To, bucket.Options{Endpoint: s3.Endpoint, Region: s3.Region, CAFile: s3.CAFile})
+	b, closeBucket, err := openPlace(ctx, &c.Backup)
 	if err != nil {
-		return nil, config.Errorf("{Storage.Backup.To}: %w", err)
+		return nil, err
 	}
 	return &Copy{
 		config: c, bucket: b, close: closeBucket, recipients: recipients, metrics: m, log: log, attached: make(chan struct{}),
 	}, nil
+}
+
+// openPlace opens the place of a copy. The caller closes it.
+func openPlace(ctx context.Context, c *config.Backup) (b bucket.Bucket, closeBucket func() error, err error) {
+	b, closeBucket, err = bucket.Open(ctx, c.To, bucket.Options(c.S3))
+	if err != nil {
+		err = config.Errorf("{Storage.Backup.To}: %w", err)
+	}
+	return b, closeBucket, err
 }
 
 // Source is what is copied.
@@ -96,9 +103,6 @@ func (y *Copy) Attach(ctx context.Context, source Source) error {
 		record = datadir.CopyRecord(y.config.DataDir)
 	}
 	holder, err := copies.Holder(record, c.To)
-	if err != nil && !c.Exclusive { // the server is needed without a copy too; the shipper meets the same error, and says so
-		holder, err = rand.Text(), nil
-	}
 	if err != nil {
 		return err
 	}
@@ -146,10 +150,12 @@ func (y *Copy) begin(ctx context.Context, h *copies.Handover) error {
 		return y.shipper.TakeOver(ctx)
 	}
 	err := y.shipper.Check(ctx)
-	if h != nil && errors.Is(err, copies.ErrForeign) { // the next standby follows the copy
-		err = errors.Join(err, copies.UpdateRecord(datadir.CopyRecord(y.config.DataDir), y.config.Backup.To, func(r *copies.Record) { r.Epoch = 0 }))
+	if h == nil || !errors.Is(err, copies.ErrForeign) {
+		return err
 	}
-	return err
+	record := datadir.CopyRecord(y.config.DataDir)
+	follow := func(r *copies.Record) { r.Epoch = 0 } // the next standby follows the copy
+	return errors.Join(err, copies.UpdateRecord(record, y.config.Backup.To, follow))
 }
 
 // acquire takes the lock. Another server that holds it may have been killed, so it waits twice the time after which its lock ends.
@@ -216,7 +222,8 @@ func ReadRecipients(path string) ([]age.Recipient, error) {
 // Run keeps the copy up to date until ctx ends.
 func (y *Copy) Run(ctx context.Context) { y.shipper.Run(ctx) }
 
-// Finish copies the last changes of a server that stops. If that fails, the log says so; the next start copies them. y may be nil.
+// Finish copies the last changes of a server that stops, and gives the lock up. If the changes cannot be copied, the log says so and the
+// lock ends by itself: until then only this server can take it, and copy them. y may be nil.
 func (y *Copy) Finish(ctx context.Context) {
 	if y == nil || y.shipper == nil {
 		return

@@ -155,10 +155,11 @@ func TestExclusiveCopy(t *testing.T) {
 	s.Create("/api/v1/namespaces/default/configmaps", apitest.ConfigMap("c"))
 	other := withCopy(t, to)
 	other.Storage.Backup = c.Storage.Backup
-	if second, err := server.Start(t.Context(), other.Config, other.Options); err == nil || !strings.Contains(err.Error(), "the copy is written by") {
-		if err == nil {
-			servertest.Stop(t, second)
-		}
+	second, err := server.Start(t.Context(), other.Config, other.Options)
+	if err == nil {
+		servertest.Stop(t, second)
+	}
+	if err == nil || !strings.Contains(err.Error(), "the copy is written by") {
 		t.Errorf("a second server: %v", err)
 	}
 	if err := os.RemoveAll(filepath.Join(to, "lock.versions")); err != nil {

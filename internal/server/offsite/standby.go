@@ -53,9 +53,9 @@ func (s *Standby) Run(ctx context.Context) (h *copies.Handover, err error) {
 		return nil, err
 	}
 	c := &s.Config.Backup
-	b, closeBucket, err := bucket.Open(ctx, c.To, bucket.Options{Endpoint: c.S3.Endpoint, Region: c.S3.Region, CAFile: c.S3.CAFile})
+	b, closeBucket, err := openPlace(ctx, c)
 	if err != nil {
-		return nil, config.Errorf("{Storage.Backup.To}: %w", err)
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, closeBucket()) }()
 	holder, err := copies.Holder(s.record(), c.To)
@@ -122,48 +122,57 @@ func (s *Standby) look(ctx context.Context) (*copies.Handover, error) {
 	if err := s.place(ctx); err != nil {
 		return nil, err
 	}
-	own, err := s.ownStore(ctx)
+	x, err := copies.ReadIndex(ctx, s.bucket)
 	if err != nil {
 		return nil, err
 	}
-	if !own {
-		if err := s.follower.Step(ctx); err != nil {
-			return nil, err
-		}
+	own, err := s.ownStore(x)
+	if err == nil && !own {
+		err = s.follower.Follow(ctx, x)
+	}
+	if err != nil {
+		return nil, err
 	}
 	s.lock.Force = promoted(s.Config.DataDir)
 	if !s.TakeOver && !s.lock.Force {
 		return nil, nil
 	}
-	var held *copies.HeldError
+	var h *copies.Handover
 	if own {
-		newest, err := copies.Newest(ctx, s.bucket)
-		if err == nil {
-			err = s.lock.Acquire(ctx, newest)
-		}
-		switch {
-		case errors.As(err, &held):
-			return nil, shared(held)
-		case err != nil:
-			return nil, err
-		}
-		// Another server may have written between the two looks.
-		if own, err = s.ownStore(ctx); err != nil || !own {
-			return nil, errors.Join(err, s.lock.Release(ctx))
-		}
-		return &copies.Handover{Lock: s.lock}, s.demand()
+		h, err = s.goOn(ctx, x)
+	} else {
+		h, err = s.follower.TakeOver(ctx, s.lock)
 	}
-	h, err := s.follower.TakeOver(ctx, s.lock)
+	var held *copies.HeldError
 	switch {
 	case errors.As(err, &held):
 		return nil, shared(held)
-	case err != nil:
+	case err != nil || h == nil:
 		return nil, err
 	}
-	if err := s.install(h); err != nil {
+	if !own {
+		err = s.install(h)
+	}
+	if err = errors.Join(err, s.demand()); err != nil {
 		return nil, errors.Join(err, s.lock.Release(ctx))
 	}
 	return h, nil
+}
+
+// goOn takes the lock for the store in the data directory. It returns nil if another server has written meanwhile.
+func (s *Standby) goOn(ctx context.Context, x *copies.Index) (*copies.Handover, error) {
+	if err := s.lock.Acquire(ctx, x.Newest()); err != nil {
+		return nil, err
+	}
+	x, err := copies.ReadIndex(ctx, s.bucket)
+	own := false
+	if err == nil {
+		own, err = s.ownStore(x)
+	}
+	if err != nil || !own {
+		return nil, errors.Join(err, s.lock.Release(ctx))
+	}
+	return &copies.Handover{Lock: s.lock}, nil
 }
 
 // shared returns an error for a holder that has to be stopped by a person.
@@ -180,7 +189,7 @@ func (s *Standby) place(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.lock.Expect = r.Place
+	s.lock.Expect(r.Place)
 	found, err := s.lock.Look(ctx)
 	if err != nil || found == r.Place {
 		return err
@@ -188,20 +197,15 @@ func (s *Standby) place(ctx context.Context) error {
 	return copies.UpdateRecord(s.record(), s.Config.Backup.To, func(r *copies.Record) { r.Place = found })
 }
 
-// ownStore reports whether no other server has written to the copy since the store in the data directory did, or if there is no copy and
-// no store yet.
-func (s *Standby) ownStore(ctx context.Context) (bool, error) {
-	newest, err := copies.Newest(ctx, s.bucket)
-	if err != nil {
-		return false, err
-	}
+// ownStore reports whether no other server has written to the copy since the store in the data directory did, or was restored from it; or
+// if there is no copy yet.
+func (s *Standby) ownStore(x *copies.Index) (bool, error) {
 	r, err := copies.ReadRecord(s.record(), s.Config.Backup.To)
 	if err != nil {
 		return false, err
 	}
 	_, err = os.Stat(datadir.StoreDir(s.Config.DataDir))
-	exists := err == nil
-	return newest == 0 || exists && (r.Epoch >= newest || r.Restored), nil
+	return x.Newest() == 0 || err == nil && r.Epoch >= x.Newest(), nil
 }
 
 // install puts the store that has followed the copy in its place, and the files of the copy beside it.
@@ -232,10 +236,7 @@ func (s *Standby) install(h *copies.Handover) error {
 	if err := syncDir(dir); err != nil {
 		return err
 	}
-	if err := copies.UpdateRecord(s.record(), s.Config.Backup.To, func(r *copies.Record) { r.Epoch, r.Restored = h.Epoch, false }); err != nil {
-		return err
-	}
-	return s.demand()
+	return copies.UpdateRecord(s.record(), s.Config.Backup.To, func(r *copies.Record) { r.Epoch, r.Restored = h.Epoch, false })
 }
 
 // syncDir makes the names in a directory durable.

@@ -41,6 +41,12 @@ func follow(t *testing.T, c servertest.Config, log *apitest.Log) <-chan *copies.
 	return taken
 }
 
+// awaitLog waits for a text in the log of a standby.
+func awaitLog(t *testing.T, log *apitest.Log, text string) {
+	t.Helper()
+	wait.Seen(t, text, func() (bool, string) { return strings.Contains(log.String(), text), log.String() })
+}
+
 // TestPromote checks that a standby takes over only after an order, and not while the server lives; that the new server has everything at
 // higher revisions; and that the old one, which is started again, does not answer beside it and follows it then.
 func TestPromote(t *testing.T) {
@@ -52,7 +58,7 @@ func TestPromote(t *testing.T) {
 	before := a.Metadata(path + "/c").ResourceVersion
 	var log apitest.Log
 	taken := follow(t, second, &log)
-	wait.Seen(t, "the standby follows", func() (bool, string) { return strings.Contains(log.String(), "follows the copy"), log.String() })
+	awaitLog(t, &log, "follows the copy")
 	wait.NoError(t, "the order to take over", func() error { return offsite.Promote(second.Storage.DataDir) })
 	if err := offsite.Promote(t.TempDir()); err == nil {
 		t.Error("a standby that does not exist was promoted")
@@ -83,7 +89,7 @@ func TestPromote(t *testing.T) {
 	}
 	var again apitest.Log
 	taken = follow(t, first, &again)
-	wait.Seen(t, "the old server follows", func() (bool, string) { return strings.Contains(again.String(), "follows the copy"), again.String() })
+	awaitLog(t, &again, "follows the copy")
 	servertest.Stop(t, b)
 	wait.NoError(t, "the order to take over", func() error { return offsite.Promote(first.Storage.DataDir) })
 	if first.Handover = wait.Receive(t, "the takeover back", taken); first.Handover == nil {
@@ -102,7 +108,7 @@ func TestPlaceThatWasEmptied(t *testing.T) {
 	a := servertest.Start(t, first)
 	var log apitest.Log
 	taken := follow(t, second, &log)
-	wait.Seen(t, "the standby follows", func() (bool, string) { return strings.Contains(log.String(), "follows the copy"), log.String() })
+	awaitLog(t, &log, "follows the copy")
 	servertest.Stop(t, a)
 	entries, err := os.ReadDir(to)
 	if err != nil {
@@ -114,7 +120,7 @@ func TestPlaceThatWasEmptied(t *testing.T) {
 		}
 	}
 	wait.NoError(t, "the order to take over", func() error { return offsite.Promote(second.Storage.DataDir) })
-	wait.Seen(t, "the refusal", func() (bool, string) { return strings.Contains(log.String(), "it was emptied"), log.String() })
+	awaitLog(t, &log, "it was emptied")
 	select {
 	case h := <-taken:
 		t.Errorf("the standby took over: %+v", h)

@@ -176,8 +176,8 @@ type StoreState struct {
 	// Time is when the last change was made. Remaining times to live, and the revisions that clients may have seen since, are counted
 	// from then.
 	Time time.Time
-	// Seen is a revision that clients may have seen, if it is above that of the store: the store may be an earlier state of a server
-	// that went on. The new revisions are above it, too.
+	// Seen is the highest revision that clients may have seen. The new revisions are above it, and above the one of the store. It matters
+	// if the server went on after the state that is restored.
 	Seen int64
 	// Past is true if the new store gets the history of the store.
 	Past bool

@@ -107,7 +107,7 @@ type conn struct {
 	all *connections
 }
 
-// Read also moves the deadline of a Write that waits, and Write that of a Read: a large request makes progress without an answer.
+// Read and Write move the deadlines of both directions, because a large request makes progress although no answer comes yet.
 func (c *conn) Read(b []byte) (int, error) {
 	_ = c.SetDeadline(time.Now().Add(stalled)) // it fails if the connection is closed, as what follows does
 	return c.Conn.Read(b)

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -69,7 +70,7 @@ func (f *faulty) Delete(ctx context.Context, name string) error {
 type world struct {
 	t       *testing.T
 	rng     *rand.Rand
-	now     time.Time
+	now     atomic.Int64 // Unix nanoseconds
 	options embedded.Options
 	store   *embedded.Store
 	bucket  bucket.Bucket
@@ -81,10 +82,11 @@ type world struct {
 
 func newWorld(t *testing.T, rng *rand.Rand) *world {
 	t.Helper()
-	w := &world{t: t, rng: rng, now: time.UnixMilli(1_700_000_000_000)}
+	w := &world{t: t, rng: rng}
+	w.now.Store(time.UnixMilli(1_700_000_000_000).UnixNano())
 	w.options = embedded.Options{
 		Dir: t.TempDir(), HistoryWindow: -1, SweepInterval: time.Hour, ReserveBytes: -1,
-		Clock: func() time.Time { return w.now }, Logger: slog.New(slog.DiscardHandler),
+		Clock: func() time.Time { return w.time() }, Logger: slog.New(slog.DiscardHandler),
 	}
 	if rng.IntN(2) == 0 {
 		key, err := age.GenerateX25519Identity()
@@ -113,13 +115,19 @@ func newWorld(t *testing.T, rng *rand.Rand) *world {
 	return w
 }
 
+// time returns the time of the clock. The store reads it at any moment.
+func (w *world) time() time.Time { return time.Unix(0, w.now.Load()) }
+
+// pass lets time pass.
+func (w *world) pass(d time.Duration) { w.now.Add(int64(d)) }
+
 // open opens the store, and begins to copy it as a new process does.
 func (w *world) open() {
 	w.t.Helper()
 	var err error
 	if w.store, err = embedded.Open(w.options); err == nil {
 		w.shipper, err = NewShipper(Options{
-			Store: w.store, Bucket: w.bucket, Retention: 2 * time.Hour, Recipients: w.to, Now: func() time.Time { return w.now },
+			Store: w.store, Bucket: w.bucket, Retention: 2 * time.Hour, Recipients: w.to, Now: func() time.Time { return w.time() },
 			Log: slog.New(slog.DiscardHandler), Lock: w.lock("me"),
 		})
 	}
@@ -133,7 +141,7 @@ func (w *world) open() {
 func (w *world) lock(holder string) *Lock {
 	return &Lock{
 		Bucket: w.bucket, Holder: holder, Name: "server " + holder, Time: time.Minute,
-		Since: func() time.Duration { return w.now.Sub(time.UnixMilli(0)) },
+		Since: func() time.Duration { return w.time().Sub(time.UnixMilli(0)) },
 	}
 }
 
@@ -141,7 +149,7 @@ func (w *world) lock(holder string) *Lock {
 func (w *world) commit(n int) {
 	w.t.Helper()
 	for range w.rng.IntN(n + 1) {
-		w.now = w.now.Add(time.Duration(w.rng.IntN(20_000)) * time.Millisecond)
+		w.pass(time.Duration(w.rng.IntN(20_000)) * time.Millisecond)
 		txn := storage.Txn{By: []byte("me")}
 		for _, k := range w.rng.Perm(20)[:1+w.rng.IntN(3)] {
 			op := storage.Op{Key: fmt.Sprintf("/k%02d", k), Delete: w.rng.IntN(3) == 0}
@@ -231,7 +239,7 @@ func TestRestoreTwin(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			from := w.now
+			from := w.time()
 			for range 40 {
 				w.broken = w.rng.IntN(2) == 0
 				switch w.rng.IntN(6) {
@@ -241,7 +249,7 @@ func TestRestoreTwin(t *testing.T) {
 					}
 					w.open()
 				case 1:
-					w.now = w.now.Add(time.Duration(w.rng.IntN(1000)) * time.Second)
+					w.pass(time.Duration(w.rng.IntN(1000)) * time.Second)
 				default:
 					w.commit(15)
 				}
@@ -257,8 +265,8 @@ func TestRestoreTwin(t *testing.T) {
 				t.Fatalf("copied to %d of %d", got, last)
 			}
 			first := w.oldest()
-			if first.Time.Add(4 * time.Hour).Before(w.now) {
-				t.Errorf("the oldest image is of %v, the retention is two hours", w.now.Sub(first.Time))
+			if first.Time.Add(4 * time.Hour).Before(w.time()) {
+				t.Errorf("the oldest image is of %v, the retention is two hours", w.time().Sub(first.Time))
 			}
 			if from.Before(first.Time) {
 				if _, _, err := w.restored(Target{Time: from}); !errors.Is(err, errNoImage) {
@@ -271,7 +279,7 @@ func TestRestoreTwin(t *testing.T) {
 				if revision, got, err := w.restored(Target{Revision: want}); err != nil || revision > want || !slices.Equal(got, w.state(want)) {
 					t.Errorf("revision %d: restored to %d, %d keys, %v", want, revision, len(got), err)
 				}
-				at := from.Add(time.Duration(w.rng.Int64N(int64(w.now.Sub(from)) + 1)))
+				at := from.Add(time.Duration(w.rng.Int64N(int64(w.time().Sub(from)) + 1)))
 				want, err := w.store.RevisionAt(t.Context(), storage.Scope{}, at)
 				if err != nil {
 					t.Fatal(err)
@@ -304,7 +312,7 @@ func TestMergedSegments(t *testing.T) {
 		w.commit(3)
 		w.step()
 	}
-	w.now = w.now.Add(time.Hour)
+	w.pass(time.Hour)
 	w.step()
 	x, err := ReadIndex(t.Context(), w.bucket)
 	if err != nil {
@@ -312,7 +320,7 @@ func TestMergedSegments(t *testing.T) {
 	}
 	e := x.Lines()[0]
 	if n := len(e.Segments); n > 4 {
-		t.Errorf("%d segments of %v", n, w.now.Sub(e.Images[0].Time))
+		t.Errorf("%d segments of %v", n, w.time().Sub(e.Images[0].Time))
 	}
 	last, err := w.store.Revision(t.Context())
 	if err != nil {
@@ -389,7 +397,7 @@ func TestFaultsOfACopy(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, target := range []Target{{Revision: last}, {}, {Time: w.now.Add(time.Hour)}} {
+			for _, target := range []Target{{Revision: last}, {}, {Time: w.time().Add(time.Hour)}} {
 				if _, _, err := w.restored(target); err == nil {
 					t.Errorf("%+v: nobody noticed", target)
 				}

@@ -1,7 +1,6 @@
 package copies
 
 import (
-	"errors"
 	"fmt"
 	"time"
 )
@@ -89,23 +88,4 @@ func (x *Index) first() (first Moment, ok bool) {
 		}
 	}
 	return first, ok
-}
-
-// ErrEmpty is the error of PlanFor and Verify if there is no copy.
-var ErrEmpty = errors.New("there is no copy")
-
-// PlanFor is Plan. The error for a moment before the first one says which the first one is.
-func (x *Index) PlanFor(t Target) (*Plan, error) {
-	if len(x.Epochs) == 0 {
-		return nil, ErrEmpty
-	}
-	p, err := x.Plan(t)
-	if !errors.Is(err, errNoImage) {
-		return p, err
-	}
-	first, ok := x.first()
-	if !ok {
-		return nil, errors.New("the copy has no image, so nothing of it can be restored")
-	}
-	return nil, fmt.Errorf("%w: the first one that can be restored is %s", err, first)
 }

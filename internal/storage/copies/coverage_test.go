@@ -78,24 +78,24 @@ func TestHighest(t *testing.T) {
 func TestPlanFor(t *testing.T) {
 	s := newSample(t, false)
 	for _, early := range []Target{{Revision: 3}, {Time: at(3).Time}} {
-		_, err := s.index().PlanFor(early)
+		_, err := s.index().Plan(early)
 		if !errors.Is(err, errNoImage) || !strings.HasSuffix(err.Error(), "is 2023-11-14T22:13:23.000Z (revision 4)") {
 			t.Errorf("%+v: %v", early, err)
 		}
 	}
-	if p, err := s.index().PlanFor(Target{Time: at(100).Time}); err != nil || p.End != 16 {
+	if p, err := s.index().Plan(Target{Time: at(100).Time}); err != nil || p.End != 16 {
 		t.Errorf("in the future: %+v, %v", p, err)
 	}
-	if p, err := s.index().PlanFor(Target{Revision: 12}); err != nil || p.Image.Revision != 10 {
+	if p, err := s.index().Plan(Target{Revision: 12}); err != nil || p.Image.Revision != 10 {
 		t.Errorf("%+v, %v", p, err)
 	}
 	for _, name := range s.images {
 		s.delete(name)
 	}
-	if _, err := s.index().PlanFor(Target{}); err == nil || !strings.Contains(err.Error(), "has no image") {
+	if _, err := s.index().Plan(Target{}); err == nil || !strings.Contains(err.Error(), "has no image") {
 		t.Errorf("without an image: %v", err)
 	}
-	if _, err := newForge(t).index().PlanFor(Target{}); !errors.Is(err, ErrEmpty) {
+	if _, err := newForge(t).index().Plan(Target{}); !errors.Is(err, ErrEmpty) {
 		t.Errorf("an empty bucket: %v", err)
 	}
 }

@@ -48,11 +48,16 @@ func (f *Follower) Step(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return f.Follow(ctx, x)
+}
+
+// Follow is Step with a listing of the bucket.
+func (f *Follower) Follow(ctx context.Context, x *Index) error {
 	l := x.current()
 	if l == nil {
-		return errNoCopy
+		return ErrEmpty
 	}
-	f.newest = x.newest()
+	f.newest = x.Newest()
 	if f.store == nil || !l.covers(f.epoch, f.position) || !l.reaches(f.position) {
 		if err := f.restart(ctx, x); err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -37,10 +38,10 @@ func TestTakeOvers(t *testing.T) {
 				}
 				f.Store.Dir = filepath.Join(t.TempDir(), "store")
 				for range 5 {
-					w.now = w.now.Add(time.Second)
+					w.pass(time.Second)
 					w.commit(9)
 					w.step()
-					moments = append(moments, moment{w.now, w.state(0)})
+					moments = append(moments, moment{w.time(), w.state(0)})
 					if err := f.Step(t.Context()); err != nil {
 						t.Fatal(err)
 					}
@@ -67,7 +68,7 @@ func TestTakeOvers(t *testing.T) {
 					if !errors.As(err, &held) {
 						t.Fatalf("the lock is held: %v", err)
 					}
-					w.now = w.now.Add(67 * time.Second)
+					w.pass(67 * time.Second)
 					h, err = f.TakeOver(t.Context(), lock)
 				}
 				if err != nil {
@@ -75,7 +76,7 @@ func TestTakeOvers(t *testing.T) {
 				}
 				w.options.Dir, w.options.MinRevision = f.Store.Dir, h.Next
 				w.open()
-				w.shipper.Handover, w.shipper.Lock = h, lock
+				w.shipper.Handover, w.shipper.Lock, w.shipper.writer.lock = h, lock, lock
 				if r, err := w.store.Revision(t.Context()); err != nil || r <= last {
 					t.Errorf("the server that took over is at revision %d, %v; the one before was at %d", r, err, last)
 				}
@@ -104,8 +105,8 @@ func TestConfirm(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer closeBucket()
-		failing := false
-		b := &faulty{place, func() (bool, bool) { return failing, false }}
+		var failing atomic.Bool
+		b := &faulty{place, func() (bool, bool) { return failing.Load(), false }}
 		var s *Shipper
 		store, err := embedded.Open(embedded.Options{
 			Dir: t.TempDir(), ReserveBytes: -1, Logger: slog.New(slog.DiscardHandler),
@@ -143,7 +144,7 @@ func TestConfirm(t *testing.T) {
 		if got := s.Status().Revision; got < revision {
 			t.Errorf("revision %d was answered while the copy was at %d", revision, got)
 		}
-		failing = true
+		failing.Store(true)
 		time.Sleep(30 * time.Second)
 		done := commit("2")
 		time.Sleep(time.Minute)
@@ -155,7 +156,7 @@ func TestConfirm(t *testing.T) {
 		if e, _, err := store.Get(t.Context(), "/a", 0); err != nil || string(e.Value) != "1" {
 			t.Errorf("a change that is not in the copy is seen: %s, %v", e.Value, err)
 		}
-		failing = false
+		failing.Store(false)
 		revision = <-done
 		if got := s.Status().Revision; got < revision {
 			t.Errorf("revision %d was answered while the copy was at %d", revision, got)

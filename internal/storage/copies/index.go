@@ -130,8 +130,8 @@ func (x *Index) epoch(number int64) *Epoch {
 	return e
 }
 
-// newest returns the number of the newest epoch, 0 if there is none.
-func (x *Index) newest() int64 {
+// Newest returns the number of the newest epoch, 0 if there is none.
+func (x *Index) Newest() int64 {
 	if n := len(x.Epochs); n > 0 {
 		return x.Epochs[n-1].Number
 	}
@@ -317,12 +317,13 @@ func (p *Plan) lastTime() time.Time {
 	return p.Image.Time
 }
 
-var errNoCopy = errors.New("there is no copy")
+// ErrEmpty is the error if there is no copy.
+var ErrEmpty = errors.New("there is no copy")
 
 // errNoImage is the error of a plan for a moment that no image is before.
 var errNoImage = errors.New("the copy does not reach back to that moment")
 
-// Plan returns how a state is made. Of several images it takes the newest one.
+// Plan returns how a state is made. Of several images it takes the newest one. It fails with ErrEmpty if there is no copy.
 func (x *Index) Plan(t Target) (*Plan, error) {
 	var later *Line
 	for _, l := range x.Lines() {
@@ -348,8 +349,12 @@ func (x *Index) Plan(t Target) (*Plan, error) {
 			later = l
 		}
 	}
-	if len(x.Epochs) == 0 {
-		return nil, errNoCopy
+	first, ok := x.first()
+	switch {
+	case len(x.Epochs) == 0:
+		return nil, ErrEmpty
+	case !ok:
+		return nil, errors.New("the copy has no image, so nothing of it can be restored")
 	}
-	return nil, errNoImage
+	return nil, fmt.Errorf("%w: the first one that can be restored is %s", errNoImage, first)
 }

@@ -40,7 +40,7 @@ type lockContent struct {
 	Released bool `json:"released,omitempty"`
 }
 
-// ErrOtherPlace is the error of Acquire and Look if the place is not the one that was used before.
+// ErrOtherPlace is the error of a Lock if the place is not the one that was used before.
 var ErrOtherPlace = errors.New("this is not the place of the copy that the data directory has used before: it was emptied, or another " +
 	"file system is mounted there, or none. If that is meant, remove copy.json from the data directory")
 
@@ -81,13 +81,12 @@ type Lock struct {
 	// Exclusive means that the holder answers only while it has the lock. Then it does not take the lock from one that answers without it,
 	// unless Force is set.
 	Exclusive, Force bool
-	// Expect is the place (lockContent.Place) that is expected; "" if it was not used before.
-	Expect string
 
-	valid   expiry
+	valid   validity
 	probed  atomic.Bool // the bucket keeps conditions
 	mu      sync.Mutex  // guards the fields below, also while the bucket is asked
 	held    lockContent
+	expect  string        // see Expect
 	tag     string        // of the version that was written or seen last
 	process string        // lockContent.Process
 	seen    string        // the change of another holder that was seen last, first at seenAt
@@ -161,7 +160,14 @@ func (l *Lock) Acquire(ctx context.Context, atLeast int64) error {
 	return err
 }
 
-// Look returns the place of the lock, "" if there is no lock yet. It fails with ErrOtherPlace if it is not Lock.Expect.
+// Expect makes all methods fail with ErrOtherPlace if the place (lockContent.Place) is another one. "" means that none was used before.
+func (l *Lock) Expect(place string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.expect = place
+}
+
+// Look returns the place of the lock, "" if there is no lock yet.
 func (l *Lock) Look(ctx context.Context) (place string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -266,7 +272,7 @@ func (l *Lock) load(ctx context.Context) (content lockContent, tag string, err e
 			return content, "", fmt.Errorf("the lock of the copy cannot be read: %w", err)
 		}
 	}
-	if l.Expect != "" && content.Place != l.Expect {
+	if l.expect != "" && content.Place != l.expect {
 		return content, "", ErrOtherPlace
 	}
 	return content, tag, nil
@@ -299,9 +305,9 @@ func (l *Lock) change(ctx context.Context, tag string, content lockContent) erro
 	return nil
 }
 
-// expiry is the moment at which a lock ends, by Lock.Since.
-type expiry struct{ at atomic.Int64 }
+// validity is the moment at which a lock ends, by Lock.Since.
+type validity struct{ at atomic.Int64 }
 
-func (e *expiry) set(at time.Duration)          { e.at.Store(int64(at)) }
-func (e *expiry) end()                          { e.at.Store(0) }
-func (e *expiry) before(now time.Duration) bool { return now < time.Duration(e.at.Load()) }
+func (v *validity) set(at time.Duration)          { v.at.Store(int64(at)) }
+func (v *validity) end()                          { v.at.Store(0) }
+func (v *validity) before(now time.Duration) bool { return now < time.Duration(v.at.Load()) }

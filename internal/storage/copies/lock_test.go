@@ -95,11 +95,11 @@ func (w *world) takeOver() (second *Shipper) {
 		w.t.Fatal(err)
 	}
 	var held *HeldError
-	if err := l.Acquire(w.t.Context(), x.newest()); !errors.As(err, &held) || held.Name != "server me" {
+	if err := l.Acquire(w.t.Context(), x.Newest()); !errors.As(err, &held) || held.Name != "server me" {
 		w.t.Fatalf("the lock is held, and Acquire returns %v", err)
 	}
-	w.now = w.now.Add(67 * time.Second)
-	if err := l.Acquire(w.t.Context(), x.newest()); err != nil {
+	w.pass(67 * time.Second)
+	if err := l.Acquire(w.t.Context(), x.Newest()); err != nil {
 		w.t.Fatal(err)
 	}
 	p, err := x.Plan(Target{})
@@ -117,13 +117,13 @@ func (w *world) takeOver() (second *Shipper) {
 	}
 	w.t.Cleanup(func() { store.Close() })
 	second, err = NewShipper(Options{
-		Store: store, Bucket: w.bucket, Retention: 2 * time.Hour, Recipients: w.to, Now: func() time.Time { return w.now },
+		Store: store, Bucket: w.bucket, Retention: 2 * time.Hour, Recipients: w.to, Now: func() time.Time { return w.time() },
 		Log: slog.New(slog.DiscardHandler), Lock: l,
 	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	second.number = l.Epoch()
+	second.writer.epoch.Store(l.Epoch())
 	return second
 }
 
@@ -137,7 +137,7 @@ func TestWriterThatWasPaused(t *testing.T) {
 		w := newWorld(t, rand.New(rand.NewPCG(13, seed)))
 		w.commit(5)
 		w.step()
-		w.now = w.now.Add(time.Second)
+		w.pass(time.Second)
 		second := w.takeOver()
 		end := w.shipper.position
 		if err := put(second, "second"); err != nil {
@@ -146,7 +146,7 @@ func TestWriterThatWasPaused(t *testing.T) {
 		if err := second.step(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if !slices.Contains(second.line.Epochs, w.shipper.number) {
+		if !slices.Contains(second.line.Epochs, w.shipper.writer.epoch.Load()) {
 			t.Errorf("the second server did not go on from the copy: %v", second.line.Epochs)
 		}
 
@@ -159,7 +159,8 @@ func TestWriterThatWasPaused(t *testing.T) {
 		}
 		// Requests that it had sent before arrive late.
 		w.shipper.Lock.valid.set(forever)
-		w.shipper.line, w.shipper.number = &Line{Epochs: []int64{1}, Images: slices.Clone(second.line.Images)}, 1
+		w.shipper.line = &Line{Epochs: []int64{1}, Images: slices.Clone(second.line.Images)}
+		w.shipper.writer.epoch.Store(1)
 		for _, late := range []func() error{
 			func() error { _, err := w.shipper.ship(t.Context()); return err },
 			func() error { _, err := w.shipper.writeImage(t.Context(), w.shipper.line); return err },
@@ -167,7 +168,7 @@ func TestWriterThatWasPaused(t *testing.T) {
 			if err := late(); err != nil {
 				t.Fatal(err)
 			}
-			for _, target := range []Target{{}, {Revision: end + 1}, {Time: w.now}} {
+			for _, target := range []Target{{}, {Revision: end + 1}, {Time: w.time()}} {
 				if got := w.who(target); got != "second" {
 					t.Errorf("seed %d, %+v: restored the value of the %q server", seed, target, got)
 				}
@@ -212,7 +213,18 @@ func TestForeignCopies(t *testing.T) {
 	if err := w.shipper.step(t.Context()); !errors.Is(err, ErrForeign) {
 		t.Errorf("the copy of another store: %v", err)
 	}
-	if err := UpdateRecord(record, "", func(r *Record) { r.Restored = true }); err != nil {
+	x, err := ReadIndex(t.Context(), w.bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// It was restored, but another server has written since.
+	if err := UpdateRecord(record, "", func(r *Record) { r.Epoch, r.Restored = x.Newest()-1, true }); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.shipper.step(t.Context()); !errors.Is(err, ErrForeign) {
+		t.Errorf("restored before another server has written: %v", err)
+	}
+	if err := UpdateRecord(record, "", func(r *Record) { r.Epoch = x.Newest() }); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.shipper.Finish(t.Context()); err != nil {
@@ -238,7 +250,7 @@ func TestBucketWithoutConditions(t *testing.T) {
 	if err := l.Acquire(t.Context(), 7); err != nil || l.Epoch() != 8 || !l.Valid() || l.Conditional() {
 		t.Errorf("%v, epoch %d", err, l.Epoch())
 	}
-	w.now = w.now.Add(time.Hour)
+	w.pass(time.Hour)
 	if err := l.Renew(t.Context()); err != nil || !l.Valid() {
 		t.Error(err)
 	}
@@ -249,5 +261,46 @@ func TestBucketWithoutConditions(t *testing.T) {
 	l.Bucket, l.Strict = ignoring{w.bucket}, true
 	if err := l.Acquire(t.Context(), 7); !errors.Is(err, bucket.ErrNoConditions) || l.Valid() {
 		t.Errorf("a strict lock: %v", err)
+	}
+}
+
+// TestNothingIsConfirmedWithoutTheLock checks that a change that is in the copy is not answered once the lock has ended: another server may
+// have taken over before the change was written.
+func TestNothingIsConfirmedWithoutTheLock(t *testing.T) {
+	w := newWorld(t, rand.New(rand.NewPCG(19, 20)))
+	w.shipper.Lost = func(error) {}
+	if err := w.shipper.Acquire(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.commit(5)
+	w.step()
+	revision := w.shipper.position
+	if err := errors.Join(w.shipper.Confirm(t.Context(), revision), w.shipper.AwaitLock(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	w.pass(time.Hour)
+	short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	for _, confirm := range []func(context.Context) error{
+		func(ctx context.Context) error { return w.shipper.Confirm(ctx, revision) }, w.shipper.AwaitLock,
+	} {
+		if err := confirm(short); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the lock has ended: %v", err)
+		}
+	}
+	other := w.lock("other")
+	for range 2 {
+		_ = other.Acquire(t.Context(), 1) // the first time it sees the lock
+		w.pass(2 * time.Minute)
+	}
+	if err := w.shipper.Lock.Renew(t.Context()); !errors.Is(err, ErrLost) {
+		t.Fatalf("another server has the lock: %v", err)
+	}
+	for _, confirm := range []func(context.Context) error{
+		func(ctx context.Context) error { return w.shipper.Confirm(ctx, revision) }, w.shipper.AwaitLock,
+	} {
+		if err := confirm(t.Context()); !errors.Is(err, ErrLost) {
+			t.Errorf("another server has the lock: %v", err)
+		}
 	}
 }

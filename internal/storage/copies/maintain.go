@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"filippo.io/age"
-
 	"github.com/keelson-dev/keelson/internal/storage/bucket"
 	"github.com/keelson-dev/keelson/internal/storage/changelog"
 )
@@ -27,7 +25,7 @@ const (
 // maintain does one piece of maintenance, if there is one to do: it removes segments that a merged one replaces, or merges segments, or
 // writes an image, or removes what is older than the retention.
 func (s *Shipper) maintain(ctx context.Context) (did bool, err error) {
-	l, _ := s.current()
+	l := s.current()
 	switch {
 	case l == nil:
 		return false, nil
@@ -78,7 +76,7 @@ func (s *Shipper) removeParts(ctx context.Context, l *Line) (did bool, err error
 		}) {
 			continue
 		}
-		if err := s.remove(ctx, l, part.Object); err != nil {
+		if err := s.writer.remove(ctx, l.Epochs[0], part.Object); err != nil {
 			return true, err
 		}
 		did = true
@@ -105,7 +103,7 @@ func (s *Shipper) mergeable(l *Line, span time.Duration) (list []Segment) {
 	slot := func(x Segment) int64 { return x.Last.UnixMilli() / span.Milliseconds() }
 	now := s.Now().UnixMilli() / span.Milliseconds()
 	for _, x := range s.segments(l) {
-		if n := len(list); n > 0 && list[n-1].Through == x.After && slot(list[0]) == slot(x) && s.readable(x) {
+		if n := len(list); n > 0 && list[n-1].Through == x.After && slot(list[0]) == slot(x) && s.writer.readable(x) {
 			list = append(list, x)
 			continue
 		}
@@ -113,28 +111,20 @@ func (s *Shipper) mergeable(l *Line, span time.Duration) (list []Segment) {
 			return list
 		}
 		list = list[:0]
-		if !x.Last.IsZero() && slot(x) < now && s.readable(x) {
+		if !x.Last.IsZero() && slot(x) < now && s.writer.readable(x) {
 			list = append(list, x)
 		}
 	}
 	return list
 }
 
-// readable reports whether this process can read a segment. It has no keys for those that another process has encrypted. Those of
-// which not everything counts are left as they are.
-func (s *Shipper) readable(x Segment) bool {
-	return (!encrypted(x.Object) || x.own) && x.Until == x.Through
-}
-
-// open decrypts an object that this process has written.
-func (s *Shipper) open(r io.Reader) (io.Reader, error) { return age.Decrypt(r, s.own) }
-
 // mergeSegments writes a segment with the changes of segments that follow each other. Their objects are removed by removeParts.
 func (s *Shipper) mergeSegments(ctx context.Context, l *Line, list []Segment) error {
 	first, last := list[0], list[len(list)-1]
-	merged, err := s.writeSegment(ctx, l.Epochs[0], changelog.Name{After: first.After, Through: last.Through, Last: last.Last}, func(w *changelog.Writer) error {
+	n := changelog.Name{After: first.After, Through: last.Through, Last: last.Last}
+	merged, err := s.writer.segment(ctx, l.Epochs[0], n, func(w *changelog.Writer) error {
 		for _, part := range list {
-			if err := readSegment(ctx, s.Bucket, part, s.open, w.Write); err != nil {
+			if err := readSegment(ctx, s.Bucket, part, s.writer.open, w.Write); err != nil {
 				return err
 			}
 		}
@@ -174,7 +164,7 @@ func (s *Shipper) renewImage(ctx context.Context, l *Line) (bool, error) {
 
 // expire removes what no state of the retention needs (Line.unneeded).
 func (s *Shipper) expire(ctx context.Context, l *Line) (did bool, err error) {
-	oldest := s.expiry(l).Add(-s.Retention)
+	oldest := s.age(l).Add(-s.Retention)
 	u := l.unneeded(s.segments(l), oldest)
 	if u.others && !l.alone {
 		x, err := ReadIndex(ctx, s.Bucket)
@@ -185,7 +175,7 @@ func (s *Shipper) expire(ctx context.Context, l *Line) (did bool, err error) {
 		u.objects = append(u.objects, others...)
 		defer func() { l.alone = err == nil && all }()
 	}
-	if err := s.remove(ctx, l, u.objects...); err != nil {
+	if err := s.writer.remove(ctx, l.Epochs[0], u.objects...); err != nil {
 		return true, err
 	}
 	s.mu.Lock()
@@ -194,9 +184,9 @@ func (s *Shipper) expire(ctx context.Context, l *Line) (did bool, err error) {
 	return len(u.objects) > 0, nil
 }
 
-// expiry returns the time by which objects become old. It is that of the last change when the line was found, and then runs as fast as a
-// clock that nobody sets: if the clock of the machine is set forward, nothing is removed too early.
-func (s *Shipper) expiry(l *Line) time.Time {
+// age returns the present time for the retention: the time of the last change when the line was found, and what has passed since then by a
+// clock that nobody sets. So if the clock of the machine is set forward, nothing is removed too early.
+func (s *Shipper) age(l *Line) time.Time {
 	if l.found.IsZero() {
 		s.mu.Lock()
 		l.found, l.foundAt = l.last(), s.Lock.Since()

@@ -1,7 +1,6 @@
 package copies
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
@@ -10,8 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"github.com/keelson-dev/keelson/internal/storage/bucket"
 )
 
 // Record is a file in a data directory about the copy of its store.
@@ -24,9 +21,10 @@ type Record struct {
 	To string `json:"to,omitempty"`
 	// Place is the place of the lock (Lock.Expect), "" before it is known.
 	Place string `json:"place,omitempty"`
-	// Epoch is the last epoch that was written from this directory.
+	// Epoch is the last epoch that was written from this directory, or the newest one when it was restored.
 	Epoch int64 `json:"epoch,omitempty"`
-	// Restored means that the store was restored from the copy, so that it may begin a new line of history there.
+	// Restored means that the store was restored from the copy, so that it may begin a new line of history there, unless another server
+	// has written since.
 	Restored bool `json:"restored,omitempty"`
 }
 
@@ -116,13 +114,4 @@ func Holder(path, to string) (string, error) {
 	}
 	id, err := fileID(dir)
 	return fmt.Sprintf("%s %s %s %s", r.Directory, strings.TrimSpace(string(boot)), dir, id), err
-}
-
-// Newest returns the number of the newest epoch in a bucket, 0 if there is no copy.
-func Newest(ctx context.Context, b bucket.Bucket) (int64, error) {
-	x, err := ReadIndex(ctx, b)
-	if err != nil {
-		return 0, err
-	}
-	return x.newest(), nil
 }

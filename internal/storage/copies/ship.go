@@ -75,14 +75,13 @@ type Status struct {
 // Shipper keeps a copy. One goroutine writes changes, another one does maintenance, which may take long.
 type Shipper struct {
 	Options
+	writer     *writer
 	imageBytes int64 // see minImageBytes
-	// own can decrypt what this process has written, so that it can merge segments; nil if they are not encrypted.
-	own  *age.X25519Identity
+
 	wake chan struct{} // capacity 1; receives when Confirm waits
 	runs atomic.Bool   // Run has not ended
 
 	mu       sync.Mutex    // guards the fields below, and the content of line
-	number   int64         // of the epoch to which this process writes; 0 before it is known
 	line     *Line         // nil before the bucket was read
 	position int64         // all changes up to this revision are in the copy
 	wanted   int64         // a revision for which Confirm waits, which readers of the store do not see yet
@@ -95,12 +94,13 @@ var ErrForeign = errors.New("the copy has changes of another server")
 
 // NewShipper returns a Shipper. Run starts it.
 func NewShipper(o Options) (*Shipper, error) {
-	s := &Shipper{Options: o, imageBytes: minImageBytes, wake: make(chan struct{}, 1), moved: make(chan struct{})}
+	w := &writer{bucket: o.Bucket, lock: o.Lock, recipients: o.Recipients, program: o.Program}
+	s := &Shipper{Options: o, writer: w, imageBytes: minImageBytes, wake: make(chan struct{}, 1), moved: make(chan struct{})}
 	if len(o.Recipients) == 0 {
 		return s, nil
 	}
 	var err error
-	s.own, err = age.GenerateX25519Identity()
+	w.own, err = age.GenerateX25519Identity()
 	return s, err
 }
 
@@ -108,7 +108,9 @@ func NewShipper(o Options) (*Shipper, error) {
 func (s *Shipper) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.status
+	status := s.status
+	status.Objects, status.Bytes = s.writer.objects.Load(), s.writer.bytes.Load()
+	return status
 }
 
 // longestPause is the longest time between two tries while the bucket fails.
@@ -211,18 +213,21 @@ func (s *Shipper) keepInOrder(ctx context.Context) {
 // maintenancePause is the shortest time between two looks for maintenance.
 const maintenancePause = time.Second
 
-// Finish writes what is not yet in the copy, and gives up the lock. Run has ended, and nothing is written to the store any more.
+// Finish writes what is not yet in the copy, and then gives up the lock. Run has ended, and nothing is written to the store any more.
 func (s *Shipper) Finish(ctx context.Context) error {
 	if s.runs.Load() {
 		return errors.New("an earlier request to the bucket has not ended")
 	}
 	defer s.forget()
 	err := s.step(ctx)
-	if l, _ := s.current(); err == nil && len(l.Images) == 0 {
+	if l := s.current(); err == nil && len(l.Images) == 0 {
 		_, err = s.maintain(ctx) // it writes the image
 	}
 	s.note(err)
-	return errors.Join(err, s.Lock.Release(ctx))
+	if err != nil {
+		return err // the lock is kept: if this server is started again soon, it copies the rest, and nothing is lost
+	}
+	return s.Lock.Release(ctx)
 }
 
 // AwaitLock waits until the lock is valid. It fails with ErrLost if another process has it.
@@ -300,11 +305,11 @@ func (s *Shipper) reached(l *Line, revision, storeBytes int64) {
 	s.moved = make(chan struct{})
 }
 
-// current returns the line that is written, nil if it is not known, and the number of the epoch.
-func (s *Shipper) current() (*Line, int64) {
+// current returns the line that is written, nil if it is not known.
+func (s *Shipper) current() *Line {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.line, s.number
+	return s.line
 }
 
 // forget makes the next step read what the bucket has.
@@ -331,7 +336,7 @@ func (s *Shipper) takeFirst(l *Line) *embedded.Export {
 
 // step writes what has changed since the last one.
 func (s *Shipper) step(ctx context.Context) error {
-	if l, _ := s.current(); l == nil {
+	if l := s.current(); l == nil {
 		if err := s.begin(ctx); err != nil {
 			return err
 		}
@@ -363,8 +368,8 @@ func (s *Shipper) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	newest := x.newest()
-	_, number := s.current()
+	newest := x.Newest()
+	number := s.writer.epoch.Load()
 	if newest > number {
 		return fmt.Errorf("%w: epoch %d, while this one writes epoch %d", ErrForeign, newest, number)
 	}
@@ -402,14 +407,14 @@ func (s *Shipper) TakeOver(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	_, number := s.current()
-	newest := x.newest()
+	number := s.writer.epoch.Load()
+	newest := x.Newest()
 	if newest == 0 || newest > s.Handover.Epoch && newest != number {
 		return fmt.Errorf("%w: epoch %d, while the one that was followed is epoch %d", ErrForeign, newest, s.Handover.Epoch)
 	}
 	l := x.current()
 	if l == nil {
-		return errNoCopy
+		return ErrEmpty
 	}
 	if newest != number { // an earlier try has not begun the epoch
 		if err := s.continueLine(ctx, l, s.Handover.Revision); err != nil {
@@ -417,7 +422,7 @@ func (s *Shipper) TakeOver(ctx context.Context) error {
 		}
 	}
 	n := changelog.Name{After: s.Handover.Revision, Through: s.Handover.Next, Last: s.Now()}
-	segment, err := s.writeSegment(ctx, number, n, func(*changelog.Writer) error { return nil })
+	segment, err := s.writer.segment(ctx, number, n, func(*changelog.Writer) error { return nil })
 	if err != nil {
 		s.forget()
 		return err
@@ -434,7 +439,7 @@ func (s *Shipper) TakeOver(ctx context.Context) error {
 // revision: because it was restored from there, or because it has written the end itself, and does not have all changes since any more.
 func (s *Shipper) foreign(ctx context.Context, newest, end int64) error {
 	r, err := ReadRecord(s.Record, s.To)
-	if err != nil || s.Record == "" || r.Restored {
+	if err != nil || s.Record == "" || r.Restored && r.Epoch >= newest {
 		return err
 	}
 	current, err := s.Store.Revision(ctx)
@@ -464,13 +469,14 @@ func (s *Shipper) Check(ctx context.Context) error {
 	if err != nil || follows {
 		return err
 	}
-	return s.foreign(ctx, x.newest(), end)
+	return s.foreign(ctx, x.Newest(), end)
 }
 
-// Acquire takes the lock, if it is not held. A new holder writes to a new epoch. It fails with *HeldError while another process may hold it.
+// Acquire takes the lock, if it is not held. A new holder writes to a new epoch. It fails with *HeldError while another process may hold
+// the lock.
 func (s *Shipper) Acquire(ctx context.Context) error {
 	if epoch := s.Lock.Epoch(); epoch != 0 {
-		s.setNumber(epoch)
+		s.writer.epoch.Store(epoch)
 		return nil
 	}
 	x, err := ReadIndex(ctx, s.Bucket)
@@ -481,22 +487,15 @@ func (s *Shipper) Acquire(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.Lock.Expect = r.Place
-	if err := s.Lock.Acquire(ctx, x.newest()); err != nil {
+	s.Lock.Expect(r.Place)
+	if err := s.Lock.Acquire(ctx, x.Newest()); err != nil {
 		return err
 	}
-	s.setNumber(s.Lock.Epoch())
+	s.writer.epoch.Store(s.Lock.Epoch())
 	if !s.Lock.Conditional() {
 		s.Log.Warn("the place of the copy does not keep conditions of writes, so two servers could write to it at the same time")
 	}
 	return nil
-}
-
-// setNumber sets the number of the epoch.
-func (s *Shipper) setNumber(number int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.number = number
 }
 
 // goOn makes a line the one that is written, with all changes up to a revision.
@@ -504,13 +503,13 @@ func (s *Shipper) goOn(l *Line, revision int64) { s.reached(l, revision, s.Statu
 
 // continueLine begins an epoch that goes on from a revision of the line.
 func (s *Shipper) continueLine(ctx context.Context, l *Line, revision int64) error {
-	_, number := s.current()
+	number := s.writer.epoch.Load()
 	if err := s.writeRecord(number); err != nil {
 		return err
 	}
 	origin := Origin{Epoch: l.Epochs[0], Revision: revision}
 	var err error
-	origin.Object, err = s.put(ctx, number, fmt.Sprintf(originFormat, origin.Epoch, origin.Revision), func(io.Writer) error { return nil })
+	origin.Object, err = s.writer.put(ctx, number, fmt.Sprintf(originFormat, origin.Epoch, origin.Revision), func(io.Writer) error { return nil })
 	if err != nil {
 		return err
 	}
@@ -526,13 +525,13 @@ func (s *Shipper) restartLine(ctx context.Context) error {
 	if err := s.Lock.Advance(ctx); err != nil {
 		return err
 	}
-	s.setNumber(s.Lock.Epoch())
+	s.writer.epoch.Store(s.Lock.Epoch())
 	return s.newLine(ctx)
 }
 
 // newLine begins a line of history. Maintenance writes its image, which may take long, while changes after it are written.
 func (s *Shipper) newLine(ctx context.Context) error {
-	_, number := s.current()
+	number := s.writer.epoch.Load()
 	if err := s.writeRecord(number); err != nil {
 		return err
 	}
@@ -547,7 +546,7 @@ func (s *Shipper) newLine(ctx context.Context) error {
 // follows reports whether the store goes on where a line ends: it has written that revision at that time, and has all changes since.
 func (s *Shipper) follows(ctx context.Context, l *Line, revision int64, at time.Time) (bool, error) {
 	s.mu.Lock()
-	wanted, number := s.wanted, s.number
+	wanted, number := s.wanted, s.writer.epoch.Load()
 	s.mu.Unlock()
 	current, err := s.Store.Revision(ctx)
 	if err != nil || revision == 0 || revision > max(current, wanted) || s.Store.Floor(storage.Scope{}) > revision {
@@ -588,7 +587,7 @@ func (s *Shipper) writeImage(ctx context.Context, l *Line) (image Image, err err
 		at = now
 	}
 	image.Epoch, image.Revision, image.Time = l.Epochs[0], export.Revision(), time.UnixMilli(at.UnixMilli())
-	image.Object, err = s.put(ctx, image.Epoch, fmt.Sprintf(imageFormat, image.Revision, at.UnixMilli()), func(w io.Writer) error {
+	image.Object, err = s.writer.put(ctx, image.Epoch, fmt.Sprintf(imageFormat, image.Revision, at.UnixMilli()), func(w io.Writer) error {
 		_, err := backup.Save(ctx, w, export, backup.SaveOptions{Created: now, Program: s.Program, Past: true, Files: files})
 		return err
 	})
@@ -599,83 +598,6 @@ func (s *Shipper) writeImage(ctx context.Context, l *Line) (image Image, err err
 	defer s.mu.Unlock()
 	s.status.Images++
 	return image, nil
-}
-
-// mayWrite returns an error if another process may hold the lock, or if the epoch that is written to is another one now.
-func (s *Shipper) mayWrite(ctx context.Context, epoch int64) error {
-	if _, number := s.current(); number != epoch {
-		return errOtherEpoch
-	}
-	if s.Lock.Valid() {
-		return nil
-	}
-	if err := s.Lock.Renew(ctx); err != nil { // it was not renewed in time, but perhaps nobody has taken it
-		return err
-	}
-	if !s.Lock.Valid() {
-		return errLockEnded
-	}
-	return nil
-}
-
-// put writes an object of an epoch, encrypted if there are recipients.
-func (s *Shipper) put(ctx context.Context, epoch int64, name string, write func(io.Writer) error) (bucket.Object, error) {
-	o := bucket.Object{Name: fmt.Sprintf(epochFormat, epoch) + name}
-	if err := s.mayWrite(ctx, epoch); err != nil {
-		return o, err
-	}
-	if len(s.Recipients) > 0 {
-		o.Name += sealed
-	}
-	err := s.Bucket.Put(ctx, o.Name, func(w io.Writer) error {
-		out := &counted{Writer: w}
-		defer func() { o.Size = out.n }()
-		if len(s.Recipients) == 0 {
-			return write(out)
-		}
-		sealed, err := age.Encrypt(out, append(slices.Clone(s.Recipients), s.own.Recipient())...)
-		if err != nil {
-			return err
-		}
-		return errors.Join(write(sealed), sealed.Close())
-	})
-	if err == nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.status.Objects++
-		s.status.Bytes += o.Size
-	}
-	return o, err
-}
-
-var (
-	errLockEnded  = errors.New("the lock of the copy was not renewed in time")
-	errOtherEpoch = errors.New("a new epoch of the copy has begun")
-)
-
-// remove removes objects.
-func (s *Shipper) remove(ctx context.Context, l *Line, objects ...bucket.Object) error {
-	for _, o := range objects {
-		if err := s.mayWrite(ctx, l.Epochs[0]); err != nil {
-			return err
-		}
-		if err := s.Bucket.Delete(ctx, o.Name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// counted counts the bytes that are written.
-type counted struct {
-	io.Writer
-	n int64
-}
-
-func (c *counted) Write(b []byte) (int, error) {
-	n, err := c.Writer.Write(b)
-	c.n += int64(n)
-	return n, err
 }
 
 // ship writes a segment of changes that are not in the copy. done is true if there are no more.
@@ -703,7 +625,7 @@ func (s *Shipper) ship(ctx context.Context) (done bool, err error) {
 	if result.Through == after {
 		return true, nil
 	}
-	segment, err := s.writeSegment(ctx, l.Epochs[0], changelog.Name{After: after, Through: result.Through}, func(w *changelog.Writer) error {
+	segment, err := s.writer.segment(ctx, l.Epochs[0], changelog.Name{After: after, Through: result.Through}, func(w *changelog.Writer) error {
 		for _, t := range changelog.Transactions(result.Changes) {
 			if err := w.Write(t); err != nil {
 				return err
@@ -726,53 +648,6 @@ func (s *Shipper) ship(ctx context.Context) (done bool, err error) {
 	s.mu.Unlock()
 	s.reached(l, result.Through, written)
 	return !result.More, nil
-}
-
-// writeSegment writes a segment. The name has the time of its last transaction, so it is written to a buffer first if n has none.
-func (s *Shipper) writeSegment(
-	ctx context.Context, epoch int64, n changelog.Name, fill func(*changelog.Writer) error,
-) (segment Segment, err error) {
-	h := changelog.Header{Epoch: epoch, After: n.After, Program: s.Program}
-	write := func(w io.Writer) (changelog.Totals, error) {
-		out, err := changelog.NewWriter(w, h)
-		if err != nil {
-			return changelog.Totals{}, err
-		}
-		if err := fill(out); err != nil {
-			out.Abort()
-			return changelog.Totals{}, err
-		}
-		return out.Close(n.Through)
-	}
-	var buffered []byte
-	if n.Last.IsZero() {
-		var b buffer
-		totals, err := write(&b)
-		if err != nil {
-			return segment, err
-		}
-		buffered = b
-		if totals.Last != 0 {
-			n.Last = time.UnixMilli(totals.Last)
-		}
-	}
-	segment.Name, segment.Epoch, segment.Until, segment.own = n, epoch, n.Through, true
-	segment.Object, err = s.put(ctx, epoch, n.String(), func(w io.Writer) error {
-		if buffered != nil {
-			_, err := w.Write(buffered)
-			return err
-		}
-		_, err := write(w)
-		return err
-	})
-	return segment, err
-}
-
-type buffer []byte
-
-func (b *buffer) Write(p []byte) (int, error) {
-	*b = append(*b, p...)
-	return len(p), nil
 }
 
 // writeRecord records the epoch that is begun.

@@ -220,7 +220,7 @@ func (f *forge) index() *Index {
 // restore restores the state of a target to a new store.
 func (f *forge) restore(target Target) (Restored, error) {
 	f.t.Helper()
-	p, err := f.index().PlanFor(target)
+	p, err := f.index().Plan(target)
 	if err != nil {
 		return Restored{}, err
 	}

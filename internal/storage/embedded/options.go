@@ -68,9 +68,10 @@ type Options struct {
 	Monotonic func() time.Duration
 	// Logger receives messages for the operator. nil means slog.Default().
 	Logger *slog.Logger
-	// Confirm is called when changes are durable, before readers see them and before Commit returns. Revision is that of the last one; until
-	// Confirm returns, Changes returns these changes if ChangesRequest.Through asks for them. If Confirm fails, the store fails, and the
-	// changes stay in it, so Commit returns ErrFailed. ctx ends when the store is closed. nil: nothing is called.
+	// Confirm is called when changes are durable, before readers see them and before Commit returns. The last of these changes has the
+	// revision. While Confirm runs, Changes returns them only if ChangesRequest.Through is set to that revision. If Confirm fails, Commit
+	// returns ErrFailed and the store can no longer be used, but the changes stay in it. ctx ends when the store is closed. nil: nothing
+	// is called.
 	Confirm func(ctx context.Context, revision int64) error
 	// OnGroup is called with the number of transactions of each group that became durable, and the time from
 	// planning the group until it was durable. It must not call the store and must not block. It may be nil.

@@ -57,15 +57,17 @@ func newHub(revision int64, ringBytes int) *hub {
 func (h *hub) publish(records []*record) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	written := 0
 	for _, rec := range records {
 		for i := range rec.events {
-			h.written.Add(int64(len(rec.events[i].Entry.Key) + len(rec.events[i].Entry.Value)))
+			written += len(rec.events[i].Entry.Key) + len(rec.events[i].Entry.Value)
 		}
 		h.ring.append(rec)
 		if h.parked > 0 {
 			h.wakeMatching(rec)
 		}
 	}
+	h.written.Add(int64(written))
 	h.durable.Store(records[len(records)-1].revision)
 }
 

@@ -270,7 +270,7 @@ func (s *suite) list() {
 	s.hasOnly(want...)
 }
 
-// mustPutAsync is mustPut for other goroutines than that of the test.
+// mustPutAsync does what mustPut does, but may be called in any goroutine.
 func (s *suite) mustPutAsync(name, content string) {
 	if err := s.Put(s.ctx, name, write([]byte(content))); err != nil {
 		s.Error(err)
