@@ -36,7 +36,8 @@ type Storage struct {
 	// memory. Events and Leases have no history unless a rule names them (--history-retention).
 	HistoryRetention []string `flag:"history-retention"`
 	// HistoryBytes is the largest disk space for that history. Above it, the namespaces with the most history lose
-	// versions first. The default is 1 GiB, or a tenth of the disk if that is less (--history-max-bytes).
+	// versions first. The default is 1 GiB, or a tenth of the disk if that is less. The changes that Backup has not copied yet may take
+	// the same space again (--history-max-bytes).
 	HistoryBytes Bytes `flag:"history-max-bytes"`
 	// EventTTL is how long an Event is kept after its last write, in whole seconds. The default is 1 hour; with None it is
 	// not removed (--event-ttl).

@@ -104,9 +104,6 @@ func (s *Storage) validateBackup(m *mistakes) {
 	if c.Interval < 100*time.Millisecond || c.Interval > time.Hour {
 		m.add("{Storage.Backup.Interval} must be from 100ms to 1h")
 	}
-	if c.To != "" && c.Interval > s.HistoryWindow/2 {
-		m.add("{Storage.Backup.Interval} must be at most half of {Storage.HistoryWindow}: the store keeps changes that long for the copy")
-	}
 	if c.LockDuration < 2*time.Second || c.LockDuration > 10*time.Minute {
 		m.add("{Storage.Backup.LockDuration} must be from 2s to 10m")
 	}

@@ -287,6 +287,7 @@ func (s *Stores) openEngine(ctx context.Context, options embedded.Options) (stor
 	}
 	options.Image, options.Confirm = s.Image, s.Confirm
 	options.Logger, options.HistoryWindow, options.OnFailure = s.Log, s.Config.HistoryWindow, s.failed
+	options.Hold = s.Config.Backup.To != ""
 	if options.Retention, err = retention.Parse(s.Config); err != nil {
 		return nil, err
 	}

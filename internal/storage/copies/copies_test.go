@@ -18,6 +18,7 @@ import (
 	"filippo.io/age"
 
 	"github.com/keelson-dev/keelson/internal/machinery/effort"
+	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/backup"
 	"github.com/keelson-dev/keelson/internal/storage/bucket"
@@ -489,5 +490,38 @@ func TestImageAheadOfTheSegments(t *testing.T) {
 	}
 	if revision, got, err := w.restored(Target{Revision: last - 1}); err != nil || revision != last-1 || !slices.Equal(got, w.state(last-1)) {
 		t.Errorf("revision %d, %d keys, %v", revision, len(got), err)
+	}
+}
+
+// TestLongOutage lets the copy wait for much longer than the history window, as when the bucket fails: it goes on without a hole.
+func TestLongOutage(t *testing.T) {
+	w := newWorld(t, rand.New(rand.NewPCG(3, 4)))
+	if err := w.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	w.options.HistoryWindow, w.options.CompactInterval, w.options.Hold = time.Minute, time.Millisecond, true
+	w.open()
+	w.commit(10)
+	w.step()
+	before := w.shipper.position
+	for range 30 {
+		w.pass(5 * time.Minute)
+		w.commit(3)
+	}
+	wait.Until(t, "the history to be compacted up to what the copy has", func() bool { return w.store.Stats().CompactedRevision >= before })
+	w.step()
+	last, err := w.store.Revision(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := ReadIndex(t.Context(), w.bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(x.Epochs); n != 1 {
+		t.Errorf("%d epochs: the copy has begun again", n)
+	}
+	if _, _, err := w.restored(Target{Revision: before + (last-before)/2}); err != nil {
+		t.Errorf("a moment of the outage: %v", err)
 	}
 }

@@ -26,6 +26,8 @@ type Store interface {
 	storage.Store
 	storage.History
 	Export(ctx context.Context) (*embedded.Export, error)
+	// Hold keeps all changes after a revision. written is Stats.WrittenBytes at that revision.
+	Hold(revision, written int64)
 }
 
 // Options say what is copied, and where. Store, Bucket, Lock, Now and Log must be set.
@@ -293,8 +295,10 @@ func (s *Shipper) note(err error) {
 	s.status.Err = err
 }
 
-// reached records up to which revision the line has all changes, and storage.Stats.WrittenBytes at that revision.
+// reached records up to which revision the line has all changes, and storage.Stats.WrittenBytes at that revision. The store keeps all
+// later changes.
 func (s *Shipper) reached(l *Line, revision, storeBytes int64) {
+	s.Store.Hold(revision, storeBytes)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.line, s.position = l, revision

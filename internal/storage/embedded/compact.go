@@ -22,7 +22,8 @@ type compactor struct {
 	// the first deletion of a compaction.
 	compacted atomic.Int64
 
-	limit int64 // largest size of the kept history on the disk, in bytes
+	limit  int64 // largest size of the kept history on the disk, in bytes
+	holder holder
 
 	mu   sync.Mutex // held during a compaction; guards kept, keptClock and givenUp
 	kept kept
@@ -46,7 +47,7 @@ func (c *compactor) compactWindow(ctx context.Context) {
 	noted := c.windowSamples.add(now, c.hub.durable.Load())
 	// A version that was replaced just after a sample was readable until that moment. So the state at the sample
 	// and all later versions are kept.
-	c.compactInBackground(ctx, c.windowSamples.expire(now-c.db.opts.HistoryWindow))
+	c.compactInBackground(ctx, c.unheld(c.windowSamples.expire(now-c.db.opts.HistoryWindow)))
 	if noted {
 		c.saveSamples()
 	}
@@ -104,7 +105,7 @@ func (c *compactor) compact(ctx context.Context, revision int64) error {
 			return err
 		}
 	}
-	if most := c.keptLimit(); most > 0 { // size limit for the history that is kept now
+	if most := c.rawLimit(c.kept.Bytes); most > 0 { // size limit for the history that is kept now
 		return c.giveUp(ctx, most)
 	}
 	return nil

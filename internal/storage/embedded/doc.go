@@ -56,7 +56,7 @@
 //   - The past: retention.go (what is kept, for how long), shares.go (what is removed first), past.go (reads of
 //     it).
 //   - Time: clock.go, expiry.go (the sweeper: times to live), samples.go (which revision was current when), compact.go
-//     (the compactor: what is deleted when).
+//     (the compactor: what is deleted when), hold.go (what a copy does not have yet).
 //   - Disk space: diskspace.go (reserve), mergescheduler.go, garbage.go and reclaim.go.
 //   - Damage: blockcheck.go, corruption.go, revisionfile.go, verify.go; repair.go, with repairtables.go, tablerescue.go,
 //     mend.go and mendpast.go.

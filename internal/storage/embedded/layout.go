@@ -37,6 +37,7 @@ const (
 	metaClock     = "mclock"
 	metaSamples   = "mmarks"
 	metaKept      = "mkept"
+	metaHeld      = "mheld" // see holder
 
 	// formatVersion is the layout that this code writes. A store with a higher version is refused. A store with a
 	// lower version is read, and gets this version. Log records of format 1 do not contain the size of the

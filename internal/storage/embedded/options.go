@@ -31,6 +31,8 @@ type Options struct {
 	// Retention keeps versions longer than HistoryWindow for readers of the past (storage.History). It has no
 	// effect if HistoryWindow is negative.
 	Retention storage.Retention
+	// Hold makes Store.Hold keep changes longer than HistoryWindow.
+	Hold bool
 	// CompactInterval is the time between two compactions in the background. 0 means a tenth of HistoryWindow, at most 30
 	// seconds.
 	CompactInterval time.Duration

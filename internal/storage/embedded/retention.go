@@ -288,10 +288,10 @@ func (o *Options) keptBytes() int64 {
 	return most
 }
 
-// keptLimit returns the largest size, before compression, of the kept history in bytes; 0 if it is not limited.
-func (c *compactor) keptLimit() int64 {
-	most, k := c.limit, &c.kept
-	if most <= 0 || k.Bytes <= most {
+// rawLimit returns the largest size, before compression, of the kept history in bytes; 0 if it is not limited. bytes is its present size.
+func (c *compactor) rawLimit(bytes int64) int64 {
+	most := c.limit
+	if most <= 0 || bytes <= most {
 		return max(most, 0)
 	}
 	// The tables are only examined if the size without compression exceeds the limit. Those of level 0 do not

@@ -119,10 +119,10 @@ func (c *compactor) loadSamples(revision int64) error {
 	up := c.clock.readUptime()
 	c.windowSamples = newRevisionSamples(c.db.opts.HistoryWindow, saved, up, revision)
 	c.lowSpaceSamples = newRevisionSamples(lowSpaceWindow, nil, up, revision)
-	return nil
+	return c.holder.load(c.db)
 }
 
-// saveSamples saves the samples, together with the clock to which their times belong. The write is not synced: after a
+// saveSamples saves the samples, the clock to which their times belong, and what is held. The write is not synced: after a
 // power cut history is kept a little longer.
 func (c *compactor) saveSamples() {
 	if !c.db.mayWrite() {
@@ -132,5 +132,6 @@ func (c *compactor) saveSamples() {
 	defer b.Close()
 	mustSucceed(b.Set([]byte(metaSamples), c.windowSamples.encode(), nil))
 	mustSucceed(b.Set([]byte(metaClock), c.clock.snapshot().encode(), nil))
+	c.holder.save(b, c.hub.written.Load())
 	_ = c.db.applyUnsynced(b) // a failure stops the store and is logged there
 }

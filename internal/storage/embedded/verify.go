@@ -195,6 +195,8 @@ func (v *verifier) metaRecord(it *pebble.Iterator) {
 			_, err = decodeClock(value)
 		case metaSamples:
 			_, err = decodeSamples(value)
+		case metaHeld:
+			_, _, err = decodeHeld(value)
 		case metaKept:
 			v.kept, err = decodeKept(value)
 		default:
