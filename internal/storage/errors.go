@@ -15,6 +15,8 @@ var (
 	// ErrNoSpace is the error of a write when the free space is below the reserve. The write has no effect, and reads
 	// continue.
 	ErrNoSpace = errors.New("storage: no space left for writes")
+	// ErrReadOnly is the error of a write to a store that only follows another one. The write has no effect.
+	ErrReadOnly = errors.New("storage: the store follows another one and takes no writes")
 	// ErrTooLarge is the error of a transaction that is larger than the store allows.
 	ErrTooLarge = errors.New("storage: transaction too large")
 )

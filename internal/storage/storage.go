@@ -21,8 +21,8 @@ import "context"
 // Errors. Reads below the compaction revision fail with *CompactedError, reads above the current revision with
 // *FutureRevisionError. After Close every method fails with ErrClosed. A store that could not make a commit durable
 // fails that commit and every later one with ErrFailed and must be closed; it never reports success for a change that
-// may be lost. Commit has had no effect if its error is a *ConflictError, ErrNoSpace or ErrTooLarge. After any other
-// error of Commit it is unknown whether the transaction took effect.
+// may be lost. Commit has had no effect if its error is a *ConflictError, ErrNoSpace, ErrReadOnly or ErrTooLarge. After any
+// other error of Commit it is unknown whether the transaction took effect.
 //
 // All methods may be called concurrently. When the context is cancelled, the call ends with the error of the context. A
 // Commit that is cancelled after it was queued may still take effect.

@@ -42,7 +42,7 @@ func Status(err error) *metav1.Status {
 		)
 	case errors.Is(err, storage.ErrTooLarge):
 		return Status(kerrors.NewRequestEntityTooLargeError("object is larger than the store takes"))
-	case errors.Is(err, storage.ErrClosed), errors.Is(err, storage.ErrFailed):
+	case errors.Is(err, storage.ErrClosed), errors.Is(err, storage.ErrFailed), errors.Is(err, storage.ErrReadOnly):
 		return Status(kerrors.NewServiceUnavailable(err.Error()))
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return Status(kerrors.NewTimeoutError("request did not complete within the allotted timeout", 0))

@@ -176,9 +176,7 @@ func (s *Store) recoverPosition() (int64, error) {
 
 // start creates the planner, the pipeline and the hub at the current revision, and starts the background goroutines.
 func (s *Store) start(revision int64) {
-	s.hub = newHub(revision, s.opts.RingBytes)
-	s.compactor.hub = s.hub
-	s.reads = reads{s.db, s.hub, s.lifetime, &s.compactor.compacted}
+	s.openReads(revision)
 	s.planner = &planner{
 		lastRevision: revision,
 		durable:      s.hub.durable.Load,
@@ -209,6 +207,22 @@ func (s *Store) start(revision int64) {
 	s.reclaimer.wake = make(chan struct{}, 1)
 	s.lifetime.background.Go(s.runMaintenance)
 	s.lifetime.background.Go(func() { s.reclaimer.run(s.lifetime.stopped, s.reclaimer.once) })
+}
+
+// openReads makes the state at a revision readable.
+func (s *Store) openReads(revision int64) {
+	s.hub = newHub(revision, s.opts.RingBytes)
+	s.compactor.hub = s.hub
+	s.reads = reads{s.db, s.hub, s.lifetime, &s.compactor.compacted}
+}
+
+// endReads ends watchers, waits for calls of methods, and calls closeAll once nothing uses the database.
+func (s *Store) endReads(closeAll func()) {
+	s.hub.close()
+	s.lifetime.mu.Lock()
+	defer s.lifetime.mu.Unlock()
+	s.lifetime.closed = true
+	closeAll()
 }
 
 // confirm returns pipelineEnv.confirm.
@@ -423,11 +437,7 @@ func (s *Store) Close() error {
 		if s.opts.HistoryWindow > 0 {
 			s.compactor.saveSamples()
 		}
-		s.hub.close()
-		s.lifetime.mu.Lock()
-		defer s.lifetime.mu.Unlock()
-		s.lifetime.closed = true
-		s.lifetime.closeErr = s.closeDB()
+		s.endReads(func() { s.lifetime.closeErr = s.closeDB() })
 	})
 	return s.lifetime.closeErr
 }

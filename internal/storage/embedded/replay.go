@@ -26,7 +26,7 @@ func Replay(ctx context.Context, o Options, transactions iter.Seq2[changelog.Tra
 }
 
 // Follower is a store that follows another one: it gets the changes of that store, with their revisions, and makes none of its own.
-// It is not for concurrent use.
+// It is not for concurrent use; what Reads returns is.
 type Follower struct {
 	s *Store
 	r *replayer
@@ -41,11 +41,13 @@ func OpenFollower(o Options) (*Follower, error) {
 	}); err != nil {
 		return nil, err
 	}
-	revision, _, _, err := s.db.position()
+	revision, compacted, _, err := s.db.position()
 	if err != nil {
 		return nil, errors.Join(err, s.closeDB())
 	}
-	return &Follower{s, &replayer{db: s.db, planner: &planner{
+	s.compactor.compacted.Store(compacted)
+	s.openReads(revision)
+	return &Follower{s, &replayer{db: s.db, hub: s.hub, planner: &planner{
 		lastRevision: revision, scheduled: func(int64) {}, view: s.db.newestVersions, recent: newRecentVersions(s.opts.RingBytes),
 		batch: func() *pebble.Batch { return s.db.NewBatch() },
 	}, group: &groupBuilder{}}}, nil
@@ -67,14 +69,51 @@ func (f *Follower) Apply(ctx context.Context, transactions iter.Seq2[changelog.T
 	return errors.Join(err, f.r.flush())
 }
 
-// Close makes what was applied durable and closes the store.
-func (f *Follower) Close() error { return errors.Join(f.s.db.Flush(), f.s.closeDB()) }
+// Close makes what was applied durable and closes the store. Watchers end.
+func (f *Follower) Close() error {
+	var err error
+	f.s.endReads(func() { err = errors.Join(f.s.db.Flush(), f.s.closeDB()) })
+	return err
+}
+
+// Reads returns the store for readers and watchers. They see transactions when Apply returns, or earlier, and never a part of one. Writes
+// fail with storage.ErrReadOnly. Its Close does nothing: it ends with the Follower.
+func (f *Follower) Reads() storage.Store { return followed{f.s} }
+
+// followed is Follower.Reads.
+type followed struct{ s *Store }
+
+var _ storage.Store = followed{}
+
+func (f followed) Get(ctx context.Context, key string, revision int64) (storage.Entry, int64, error) {
+	return f.s.Get(ctx, key, revision)
+}
+
+func (f followed) Range(ctx context.Context, r storage.RangeRequest) (storage.RangeResult, error) {
+	return f.s.Range(ctx, r)
+}
+
+func (f followed) Watch(ctx context.Context, prefix string, from int64) (storage.Watcher, error) {
+	return f.s.Watch(ctx, prefix, from)
+}
+
+func (f followed) Revision(ctx context.Context) (int64, error) { return f.s.Revision(ctx) }
+
+func (f followed) Stats() storage.Stats { return f.s.Stats() }
+
+func (followed) Commit(context.Context, storage.Txn) (int64, error) { return 0, storage.ErrReadOnly }
+
+func (followed) Compact(context.Context, int64) error { return storage.ErrReadOnly }
+
+func (followed) Close() error { return nil }
 
 // replayer writes transactions that were planned before.
 type replayer struct {
 	db      *database
+	hub     *hub
 	planner *planner
 	group   *groupBuilder // the transactions that are not written yet
+	records []*record     // of these transactions
 	ops     []storage.Op
 }
 
@@ -104,10 +143,12 @@ func (r *replayer) apply(t *changelog.Transaction) error {
 	if len(changes) < len(r.ops) {
 		return fmt.Errorf("embedded: revision %d deletes a key that is not there: changes before it are missing", t.Revision)
 	}
+	events := make([]storage.Event, len(changes))
 	for i := range changes {
 		changes[i].deadline = t.Operations[i].Deadline
-		p.writeChange(r.group, &changes[i])
+		events[i] = p.writeChange(r.group, &changes[i])
 	}
+	r.records = append(r.records, &record{t.Revision, events})
 	p.writeLog(r.group, changes, t.By)
 	clear(changes)
 	if r.group.batch.Len() < importBatch {
@@ -116,15 +157,21 @@ func (r *replayer) apply(t *changelog.Transaction) error {
 	return r.flush()
 }
 
-// flush writes the group.
+// flush writes the group and shows it to readers.
 func (r *replayer) flush() (err error) {
 	if v := r.group.view; v != nil {
 		err = v.close()
 	}
 	if b := r.group.batch; b != nil {
-		err = errors.Join(err, b.Commit(pebble.NoSync), b.Close())
+		if e := b.Commit(pebble.NoSync); e == nil {
+			r.hub.publish(r.records)
+			r.hub.sendProgress()
+		} else {
+			err = errors.Join(err, e)
+		}
+		err = errors.Join(err, b.Close())
 	}
-	r.group = &groupBuilder{}
+	r.group, r.records = &groupBuilder{}, nil
 	r.planner.recent.trim()
 	return err
 }

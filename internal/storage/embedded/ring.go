@@ -41,10 +41,14 @@ func newRing(limit int, next int64) *ring { return &ring{limit: limit, next: nex
 // first returns the revision of the oldest record, or next if there is none.
 func (r *ring) first() int64 { return r.next - int64(len(r.records)) }
 
-// append adds rec as the newest record, and drops the oldest ones until the limit is met.
+// append adds rec as the newest record, and drops the oldest ones until the limit is met. If revisions are left out before rec, as in a
+// store that follows another one, it drops all older records.
 func (r *ring) append(rec *record) {
-	if rec.revision != r.next {
-		panic("embedded: ring records must be contiguous")
+	switch {
+	case rec.revision < r.next:
+		panic("embedded: ring records must be in order")
+	case rec.revision > r.next:
+		*r = *newRing(r.limit, rec.revision)
 	}
 	before := cap(r.records)
 	r.records = append(r.records, rec)
