@@ -52,6 +52,11 @@ var _ storage.Store = (*Store)(nil)
 // the directory, with ErrNewerFormat if a later version of the program wrote it, and with ErrDataLost if acknowledged
 // changes are missing. The caller must call Close.
 func Open(o Options) (*Store, error) {
+	return open(o)
+}
+
+// open opens a store for Open or OpenFollower.
+func open(o Options) (*Store, error) {
 	o = o.withDefaults()
 	if o.Dir == "" {
 		return nil, errors.New("embedded: no data directory given")
@@ -60,14 +65,14 @@ func Open(o Options) (*Store, error) {
 	d := &corruptionHandler{store: s, logged: map[string]bool{}}
 	var logBytes int64
 	err := s.openDB(func(p *pebble.Options) {
-		d.logger, p.EventListener = p.Logger, d.listener()
+		d.logger, p.EventListener, p.ErrorIfNotExists = p.Logger, d.listener(), o.following
 		logBytes = logFileBytes(&s.opts)
 	})
 	if err != nil {
 		return nil, err
 	}
 	revision, err := s.recoverPosition()
-	if err == nil {
+	if err == nil && !o.following {
 		err = s.db.checkLogRecords(s.compactor.compacted.Load(), logBytes)
 	}
 	if err == nil {
@@ -154,8 +159,10 @@ func (s *Store) recoverPosition() (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := s.revisionFile.check(revision); err != nil {
-		return 0, err
+	if !s.opts.following {
+		if err := s.revisionFile.check(revision); err != nil {
+			return 0, err
+		}
 	}
 	if format == formatVersion && revision >= s.opts.MinRevision {
 		s.compactor.compacted.Store(compacted)
@@ -167,7 +174,7 @@ func (s *Store) recoverPosition() (int64, error) {
 		revision, compacted = s.opts.MinRevision, s.opts.MinRevision
 		mustSucceed(b.Set([]byte(metaCompacted), encodeNumber(compacted), nil))
 	}
-	if err := b.Commit(&pebble.WriteOptions{Sync: !s.opts.unlogged}); err != nil {
+	if err := b.Commit(&pebble.WriteOptions{Sync: s.opts.logged()}); err != nil {
 		return 0, fmt.Errorf("cannot write to data directory %s: %w", s.opts.Dir, err)
 	}
 	s.compactor.compacted.Store(compacted)
@@ -176,7 +183,9 @@ func (s *Store) recoverPosition() (int64, error) {
 
 // start creates the planner, the pipeline and the hub at the current revision, and starts the background goroutines.
 func (s *Store) start(revision int64) {
-	s.openReads(revision)
+	s.hub = newHub(revision, s.opts.RingBytes)
+	s.compactor.hub = s.hub
+	s.reads = reads{s.db, s.hub, s.lifetime, &s.compactor.compacted}
 	s.planner = &planner{
 		lastRevision: revision,
 		durable:      s.hub.durable.Load,
@@ -207,22 +216,6 @@ func (s *Store) start(revision int64) {
 	s.reclaimer.wake = make(chan struct{}, 1)
 	s.lifetime.background.Go(s.runMaintenance)
 	s.lifetime.background.Go(func() { s.reclaimer.run(s.lifetime.stopped, s.reclaimer.once) })
-}
-
-// openReads makes the state at a revision readable.
-func (s *Store) openReads(revision int64) {
-	s.hub = newHub(revision, s.opts.RingBytes)
-	s.compactor.hub = s.hub
-	s.reads = reads{s.db, s.hub, s.lifetime, &s.compactor.compacted}
-}
-
-// endReads ends watchers, waits for calls of methods, and calls closeAll once nothing uses the database.
-func (s *Store) endReads(closeAll func()) {
-	s.hub.close()
-	s.lifetime.mu.Lock()
-	defer s.lifetime.mu.Unlock()
-	s.lifetime.closed = true
-	closeAll()
 }
 
 // confirm returns pipelineEnv.confirm.
@@ -257,10 +250,14 @@ func (s *Store) runMaintenance() {
 		case <-s.lifetime.stopped.Done():
 			return
 		case <-sweep.C:
-			s.sweeper.sweep(s.lifetime.stopped)
+			if !s.opts.following { // the other store removes what expires
+				s.sweeper.sweep(s.lifetime.stopped)
+			}
 		case <-space.C:
 			s.updateDiskUsage()
-			s.revisionFile.write(s.hub.durable.Load())
+			if !s.opts.following {
+				s.revisionFile.write(s.hub.durable.Load())
+			}
 			s.clock.check(s.db, s.hub.durable.Load(), s.compactor.compacted.Load())
 			s.compactor.relieveLowSpace(s.lifetime.stopped)
 		case <-progress.C:
@@ -286,16 +283,16 @@ type pebbleBatch struct {
 func (b *pebbleBatch) apply() error {
 	b.s.space.addWritten(b.s, b.b.Len())
 	_, err := guardPanic(func() (struct{}, error) {
-		if b.s.opts.unlogged {
-			return struct{}{}, b.s.db.Apply(b.b, pebble.NoSync)
+		if b.s.opts.logged() {
+			return struct{}{}, b.s.db.ApplyNoSyncWait(b.b, pebble.Sync)
 		}
-		return struct{}{}, b.s.db.ApplyNoSyncWait(b.b, pebble.Sync)
+		return struct{}{}, b.s.db.Apply(b.b, pebble.NoSync)
 	})
 	return err
 }
 
 func (b *pebbleBatch) wait() error {
-	if !b.s.opts.unlogged {
+	if b.s.opts.logged() {
 		if err := b.b.SyncWait(); err != nil {
 			return err
 		}
@@ -433,11 +430,20 @@ func (s *Store) Close() error {
 		s.lifetime.stop()
 		s.lifetime.background.Wait()
 		s.pipeline.close()
-		s.revisionFile.write(s.hub.durable.Load())
+		if !s.opts.following {
+			s.revisionFile.write(s.hub.durable.Load())
+		}
 		if s.opts.HistoryWindow > 0 {
 			s.compactor.saveSamples()
 		}
-		s.endReads(func() { s.lifetime.closeErr = s.closeDB() })
+		s.hub.close()
+		s.lifetime.mu.Lock()
+		defer s.lifetime.mu.Unlock()
+		s.lifetime.closed = true
+		if s.opts.following {
+			s.lifetime.closeErr = s.db.Flush()
+		}
+		s.lifetime.closeErr = errors.Join(s.lifetime.closeErr, s.closeDB())
 	})
 	return s.lifetime.closeErr
 }

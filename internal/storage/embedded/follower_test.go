@@ -155,3 +155,40 @@ func eventTexts(events []storage.Event) (out []string) {
 	}
 	return out
 }
+
+// TestFollowerIsCompacted changes a key for longer than the window: the follower does not keep all versions, and closes and goes on.
+func TestFollowerIsCompacted(t *testing.T) {
+	clocks := newTwoClocks()
+	o := testOptions(Options{
+		Dir: t.TempDir(), Clock: clocks.wall.now, Monotonic: clocks.monotonic, HistoryWindow: time.Minute, CompactInterval: time.Hour,
+	})
+	if err := Import(o, 10, all([]Record{}), nil); err != nil {
+		t.Fatal(err)
+	}
+	revision := int64(10)
+	for range 2 {
+		f, err := OpenFollower(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 10 {
+			revision++
+			put := changelog.Transaction{Revision: revision, Operations: []changelog.Operation{{Key: "/a", Value: []byte("x")}}}
+			if err := f.Apply(t.Context(), all([]changelog.Transaction{put})); err != nil {
+				t.Fatal(err)
+			}
+			clocks.pass(time.Minute)
+			f.s.compactor.compactWindow(t.Context())
+		}
+		if got := f.Reads().Stats(); got.Revision != revision || got.CompactedRevision < revision-2 {
+			t.Errorf("at revision %d the store is compacted up to %d", got.Revision, got.CompactedRevision)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := mustOpen(t, o)
+	if e, at, err := s.Get(t.Context(), "/a", 0); err != nil || e.ModRevision != revision || at != revision {
+		t.Errorf("as an ordinary store: %v at %d, %v", e, at, err)
+	}
+}

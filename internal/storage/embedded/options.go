@@ -88,6 +88,8 @@ type Options struct {
 
 	// temporary is true if the files are removed at Close.
 	temporary bool
+	// following is true for the store of a Follower. It has no log of its own: what a crash takes away is applied again.
+	following bool
 	// unlogged is true if the files cannot survive the process, so that a log of the writes would be of no use.
 	unlogged bool
 }
@@ -103,6 +105,9 @@ var (
 	// ErrNewerFormat is the error of Open when a later version of the program wrote the data.
 	ErrNewerFormat = errors.New("the data directory has a newer format")
 )
+
+// logged reports whether writes go to a log, and are synced there.
+func (o *Options) logged() bool { return !o.unlogged && !o.following }
 
 // withDefaults returns o with a value in every field.
 func (o Options) withDefaults() Options {
@@ -170,7 +175,7 @@ func (o *Options) pebbleOptions(logger pebble.Logger, lock *pebble.Lock) *pebble
 		L0StopWritesThreshold: 1 << 20,
 		LBaseMaxBytes:         256 << 20,
 		FlushSplitBytes:       32 << 20, // larger than a memtable: narrower tables would merge in smaller parts
-		DisableWAL:            o.unlogged,
+		DisableWAL:            !o.logged(),
 		Logger:                logger,
 
 		BlockPropertyCollectors: []func() pebble.BlockPropertyCollector{collectRevisions},

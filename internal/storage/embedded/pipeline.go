@@ -17,8 +17,9 @@ const (
 
 // request is one transaction in the pipeline.
 type request struct {
-	txn  storage.Txn
-	size int
+	txn   storage.Txn
+	given *given // nil for a transaction of this store
+	size  int
 
 	state    atomic.Int32 // queued, taken or abandoned
 	revision int64

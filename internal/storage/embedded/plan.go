@@ -27,6 +27,9 @@ type planner struct {
 
 	recent *recentVersions
 
+	// refused is why a transaction of another store was refused: none can follow then, because it would be missing between them.
+	refused error
+
 	// changes and logged are reused for each transaction.
 	changes []change
 	logged  []byte
@@ -71,6 +74,10 @@ func (p *planner) plan(requests []*request, commit func(*pebble.Batch) batch) *g
 
 // planTxn plans one transaction. On any error the transaction changes nothing.
 func (p *planner) planTxn(w *groupBuilder, r *request) {
+	if r.given != nil {
+		p.planGiven(w, r)
+		return
+	}
 	newestRead, err := p.checkConditions(w, r.txn.Conditions)
 	if err != nil {
 		p.answerUnchanged(w, r, newestRead, err)
@@ -86,6 +93,11 @@ func (p *planner) planTxn(w *groupBuilder, r *request) {
 		return
 	}
 	p.lastRevision++
+	p.write(w, r, changes)
+}
+
+// write adds the changes of a transaction at revision p.lastRevision to the group.
+func (p *planner) write(w *groupBuilder, r *request, changes []change) {
 	rec := &record{revision: p.lastRevision, events: make([]storage.Event, len(changes))}
 	for i := range changes {
 		rec.events[i] = p.writeChange(w, &changes[i])

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"iter"
 
-	"github.com/cockroachdb/pebble/v2"
-
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/changelog"
 )
@@ -17,6 +15,7 @@ import (
 // transaction that deletes a key that is not there cannot follow this store: Replay fails then. It returns the revision of the store.
 // The store is durable when Replay returns nil. After an error the directory cannot be used.
 func Replay(ctx context.Context, o Options, transactions iter.Seq2[changelog.Transaction, error]) (revision int64, err error) {
+	o.HistoryWindow = -1 // everything stays
 	f, err := OpenFollower(o)
 	if err != nil {
 		return 0, err
@@ -26,58 +25,83 @@ func Replay(ctx context.Context, o Options, transactions iter.Seq2[changelog.Tra
 }
 
 // Follower is a store that follows another one: it gets the changes of that store, with their revisions, and makes none of its own.
-// It is not for concurrent use; what Reads returns is.
-type Follower struct {
-	s *Store
-	r *replayer
-}
+// What is older than Options.HistoryWindow is compacted as in every store. It is not for concurrent use; what Reads returns is.
+type Follower struct{ s *Store }
 
-// OpenFollower opens the store in o.Dir, which no process uses. The caller calls Close.
+// OpenFollower opens the store in o.Dir, which no process uses. The caller calls Close. After a crash the store has all changes up to an
+// earlier revision.
 func OpenFollower(o Options) (*Follower, error) {
-	s := &Store{opts: o.withDefaults(), lifetime: newLifetime()}
-	if err := s.openDB(func(p *pebble.Options) {
-		// There is no log: what a crash takes away is applied again. The store then has all changes up to an earlier revision.
-		p.ErrorIfNotExists, p.DisableWAL = true, true
-	}); err != nil {
+	o.following, o.MinRevision = true, 0
+	s, err := open(o)
+	if err != nil {
 		return nil, err
 	}
-	revision, compacted, _, err := s.db.position()
-	if err != nil {
-		return nil, errors.Join(err, s.closeDB())
-	}
-	s.compactor.compacted.Store(compacted)
-	s.openReads(revision)
-	return &Follower{s, &replayer{db: s.db, hub: s.hub, planner: &planner{
-		lastRevision: revision, scheduled: func(int64) {}, view: s.db.newestVersions, recent: newRecentVersions(s.opts.RingBytes),
-		batch: func() *pebble.Batch { return s.db.NewBatch() },
-	}, group: &groupBuilder{}}}, nil
+	return &Follower{s}, nil
 }
 
 // Revision returns the revision of the last transaction that was applied.
-func (f *Follower) Revision() int64 { return f.r.planner.lastRevision }
+func (f *Follower) Revision() int64 { return f.s.hub.durable.Load() }
 
-// Apply applies transactions as Replay does. What it has applied is durable after Close. After an error the store must not be used.
+// Apply applies transactions as Replay does. Readers see them when Apply returns, or earlier, and never a part of one. What it has applied
+// is durable after Close. After an error the store must not be used.
 func (f *Follower) Apply(ctx context.Context, transactions iter.Seq2[changelog.Transaction, error]) (err error) {
+	var group []*request
+	size := 0
 	for t, next := range transactions {
 		if err = errors.Join(next, ctx.Err()); err != nil {
 			break
 		}
-		if err = f.r.apply(&t); err != nil {
-			break
+		r := newRequest(storage.Txn{By: t.By})
+		r.given = &given{revision: t.Revision}
+		if !t.Time.IsZero() {
+			r.given.wallMS = t.Time.UnixMilli()
 		}
+		for i := range t.Operations {
+			op := &t.Operations[i]
+			if err = validateKey(op.Key); err != nil {
+				return errors.Join(err, f.submit(group))
+			}
+			r.txn.Ops = append(r.txn.Ops, storage.Op{Key: op.Key, Value: op.Value, Delete: op.Deleted})
+			r.given.deadlines = append(r.given.deadlines, op.Deadline)
+		}
+		r.size = txnSize(r.txn)
+		size += r.size
+		if group = append(group, r); len(group) < groupRequests && size < groupBytes {
+			continue
+		}
+		if err = f.submit(group); err != nil {
+			return err
+		}
+		group, size = group[:0], 0
 	}
-	return errors.Join(err, f.r.flush())
+	return errors.Join(err, f.submit(group))
 }
 
-// Close makes what was applied durable and closes the store. Watchers end.
-func (f *Follower) Close() error {
-	var err error
-	f.s.endReads(func() { err = errors.Join(f.s.db.Flush(), f.s.closeDB()) })
+// submit applies requests and waits for the result.
+func (f *Follower) submit(group []*request) (err error) {
+	if len(group) == 0 {
+		return nil
+	}
+	if f.s.space.isLow() {
+		return storage.ErrNoSpace
+	}
+	if err := f.s.pipeline.submit(group...); err != nil {
+		return err
+	}
+	for _, r := range group {
+		if <-r.done; err == nil {
+			err = r.err
+		}
+	}
+	f.s.hub.sendProgress()
 	return err
 }
 
-// Reads returns the store for readers and watchers. They see transactions when Apply returns, or earlier, and never a part of one. Writes
-// fail with storage.ErrReadOnly. Its Close does nothing: it ends with the Follower.
+// Close makes what was applied durable and closes the store. Watchers end.
+func (f *Follower) Close() error { return f.s.Close() }
+
+// Reads returns the store for readers and watchers. Writes fail with storage.ErrReadOnly. Its Close does nothing: it ends with the
+// Follower.
 func (f *Follower) Reads() storage.Store { return followed{f.s} }
 
 // followed is Follower.Reads.
@@ -107,71 +131,39 @@ func (followed) Compact(context.Context, int64) error { return storage.ErrReadOn
 
 func (followed) Close() error { return nil }
 
-// replayer writes transactions that were planned before.
-type replayer struct {
-	db      *database
-	hub     *hub
-	planner *planner
-	group   *groupBuilder // the transactions that are not written yet
-	records []*record     // of these transactions
-	ops     []storage.Op
+// given is what a transaction has got from the store that made it.
+type given struct {
+	revision, wallMS int64
+	deadlines        []int64 // of the operations; 0 means never
 }
 
-// apply adds a transaction to the group.
-func (r *replayer) apply(t *changelog.Transaction) error {
-	p := r.planner
-	if t.Revision <= p.lastRevision {
-		return fmt.Errorf("embedded: revision %d cannot follow %d", t.Revision, p.lastRevision)
+// planGiven plans a transaction of another store.
+func (p *planner) planGiven(w *groupBuilder, r *request) {
+	if p.refused == nil {
+		p.refused = p.applyGiven(w, r)
 	}
-	r.ops = r.ops[:0]
-	for i := range t.Operations {
-		op := &t.Operations[i]
-		if err := validateKey(op.Key); err != nil {
-			return err
-		}
-		r.ops = append(r.ops, storage.Op{Key: op.Key, Value: op.Value, Delete: op.Deleted})
+	if p.refused != nil {
+		r.answer(0, p.refused)
 	}
-	p.lastRevision = t.Revision
-	r.group.wallMS = 0
-	if !t.Time.IsZero() {
-		r.group.wallMS = t.Time.UnixMilli()
+}
+
+// applyGiven returns an error if the transaction cannot follow the ones before.
+func (p *planner) applyGiven(w *groupBuilder, r *request) error {
+	g := r.given
+	if g.revision <= p.lastRevision {
+		return fmt.Errorf("embedded: revision %d cannot follow %d", g.revision, p.lastRevision)
 	}
-	changes, _, err := p.effectiveChanges(r.group, r.ops)
+	changes, _, err := p.effectiveChanges(w, r.txn.Ops)
 	if err != nil {
 		return err
 	}
-	if len(changes) < len(r.ops) {
-		return fmt.Errorf("embedded: revision %d deletes a key that is not there: changes before it are missing", t.Revision)
+	if len(changes) < len(r.txn.Ops) {
+		return fmt.Errorf("embedded: revision %d deletes a key that is not there: changes before it are missing", g.revision)
 	}
-	events := make([]storage.Event, len(changes))
 	for i := range changes {
-		changes[i].deadline = t.Operations[i].Deadline
-		events[i] = p.writeChange(r.group, &changes[i])
+		changes[i].deadline = g.deadlines[i]
 	}
-	r.records = append(r.records, &record{t.Revision, events})
-	p.writeLog(r.group, changes, t.By)
-	clear(changes)
-	if r.group.batch.Len() < importBatch {
-		return nil
-	}
-	return r.flush()
-}
-
-// flush writes the group and shows it to readers.
-func (r *replayer) flush() (err error) {
-	if v := r.group.view; v != nil {
-		err = v.close()
-	}
-	if b := r.group.batch; b != nil {
-		if e := b.Commit(pebble.NoSync); e == nil {
-			r.hub.publish(r.records)
-			r.hub.sendProgress()
-		} else {
-			err = errors.Join(err, e)
-		}
-		err = errors.Join(err, b.Close())
-	}
-	r.group, r.records = &groupBuilder{}, nil
-	r.planner.recent.trim()
-	return err
+	p.lastRevision, w.wallMS = g.revision, g.wallMS
+	p.write(w, r, changes)
+	return nil
 }
