@@ -3,6 +3,7 @@ package bucket_test
 import (
 	"context"
 	"errors"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -24,6 +25,46 @@ func TestDirectory(t *testing.T) {
 		})
 		return b
 	})
+}
+
+// TestS3InMemory tests both the client and the service in memory that other tests use.
+func TestS3InMemory(t *testing.T) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "test")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "test")
+	buckettest.Test(t, func(t *testing.T) bucket.Bucket {
+		server := httptest.NewServer(buckettest.NewS3())
+		t.Cleanup(server.Close)
+		b, closeBucket, err := bucket.Open(t.Context(), "s3://bucket/prefix", bucket.Options{Endpoint: server.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := closeBucket(); err != nil {
+				t.Error(err)
+			}
+		})
+		return b
+	})
+}
+
+// TestConditionsAreProbed has a service that ignores the conditions of requests.
+func TestConditionsAreProbed(t *testing.T) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "test")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "test")
+	s3 := buckettest.NewS3()
+	s3.Unconditional = true
+	server := httptest.NewServer(s3)
+	defer server.Close()
+	b, closeBucket, err := bucket.Open(t.Context(), "s3://bucket", bucket.Options{Endpoint: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := bucket.Probe(t.Context(), b); !errors.Is(err, bucket.ErrNoConditions) {
+		t.Errorf("the probe says %v", err)
+	}
+	if err := closeBucket(); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestAddresses opens buckets with wrong addresses and settings. No password of them may be in an error.
