@@ -192,6 +192,7 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 	if a.custom, err = newCustom(&o, a); err != nil {
 		return nil, err
 	}
+	a.discovery.SetCatchUp(a.custom.CatchUp)
 	if a.claims, err = allocateServices(&o); err != nil {
 		return nil, err
 	}

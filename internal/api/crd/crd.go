@@ -352,6 +352,19 @@ func (s *Server) catchUp(info *request.Info) {
 	}
 }
 
+// CatchUp waits until the server has processed the states of all definitions that the cache returns to readers, at most catchUpTime.
+func (s *Server) CatchUp() {
+	f := s.follower.Load()
+	if f == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.catchUpTime)
+	defer cancel()
+	if err := f.Sync(ctx); err != nil {
+		s.o.Log.Debug("definitions are behind what readers see", "error", err)
+	}
+}
+
 func (s *Server) find(info *request.Info) *definition {
 	d, ok := s.served.Load(schema.GroupResource{Group: info.Group, Resource: info.Resource})
 	if !ok {

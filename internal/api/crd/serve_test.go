@@ -180,6 +180,7 @@ func newWorld(t testing.TB, stored ...storage.Op) *world {
 	var running sync.WaitGroup
 	running.Go(func() { w.custom.Run(ctx) })
 	groups := discovery.New(resources, nil, "")
+	groups.SetCatchUp(w.custom.CatchUp)
 	w.handler = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		info := request.ParseInfo(r)
 		r = r.WithContext(
@@ -725,6 +726,30 @@ func TestNoRequestByAnOldDefinition(t *testing.T) {
 	if got := made.body["spec"].(map[string]any)["round"]; got != 7.0 {
 		t.Errorf("the default is %v, want 7", got)
 	}
+}
+
+// TestDiscoveryCatchesUp stops the server while it processes the removal of another definition, so that it does not know a new version
+// that a client has read. The document of that version is served as soon as the server goes on.
+func TestDiscoveryCatchesUp(t *testing.T) {
+	w := newWorld(t)
+	const group = "r.example.com"
+	w.must(201, "POST", definitions, asJSON, definition(group, versionOf("v1", "true", "size")))
+	w.must(201, "POST", definitions, asJSON, definition("s.example.com", versionOf("v1", "true", "size")))
+	w.await(200, "/apis/"+group+"/v1/namespaces/x/widgets")
+	crd.SetCatchUpTime(w.custom, 10*time.Millisecond)
+	w.behind.Lock()
+	release := sync.OnceFunc(w.behind.Unlock)
+	t.Cleanup(release)
+	w.must(200, "DELETE", definitions+"/widgets.s.example.com", "", "")
+	w.await(404, definitions+"/widgets.s.example.com")
+	w.must(200, "PATCH", definitions+"/widgets."+group, asMerge, `{"spec":{"versions":[
+		{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":{"type":"object"}}},
+		{"name":"v2","served":true,"storage":false,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}`)
+	w.must(404, "GET", "/apis/"+group+"/v2", "", "")
+	crd.SetCatchUpTime(w.custom, time.Minute)
+	time.AfterFunc(100*time.Millisecond, release) // the request comes before
+	w.must(200, "GET", "/apis/"+group+"/v2", "", "")
+	w.must(404, "GET", "/apis/"+group+"/v3", "", "")
 }
 
 func TestReadsFollowTheSchema(t *testing.T) {

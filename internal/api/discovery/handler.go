@@ -21,7 +21,8 @@ type Handler struct {
 	resources  *directory.Directory
 	registered Registrations // nil if there are no APIServices
 	address    string
-	peers      Peers // nil if there are none
+	peers      Peers  // nil if there are none
+	catchUp    func() // see SetCatchUp; nil if there are no custom resources
 	metrics    *Metrics
 
 	mu      sync.Mutex // guards the following fields
@@ -77,6 +78,11 @@ func New(resources *directory.Directory, registered Registrations, address strin
 // SetPeers sets the peers whose resources are added to the aggregated document of /apis. It is called before
 // requests are served.
 func (h *Handler) SetPeers(p Peers) { h.peers = p }
+
+// SetCatchUp sets a function that waits until the directory has the custom resources of all definitions that clients can have read. It is
+// called before a group or a version is not found, so that a client that has read that a definition is established finds its resource.
+// SetCatchUp is called before requests are served.
+func (h *Handler) SetCatchUp(f func()) { h.catchUp = f }
 
 // Metrics returns the metrics of the handler.
 func (h *Handler) Metrics() *Metrics { return h.metrics }
@@ -224,6 +230,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	g := v.groups[parts[1]]
+	if h.catchUp != nil && !g.has(parts[2:]) {
+		h.catchUp()
+		g = h.view().groups[parts[1]]
+	}
 	switch {
 	case g == nil:
 		apiresponse.NotFoundPage(w)
@@ -238,6 +248,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		h.serve(w, r, g.versions[parts[2]], nil)
 	}
+}
+
+// has reports whether there is a group, and a version of it if path has one. The versions of built-in groups never change.
+func (g *groupView) has(path []string) bool {
+	return g != nil && (len(path) == 0 || g.group.builtIn || g.versions[path[0]] != nil)
 }
 
 // serveStrict is serve for the documents of built-in versions: it only allows GET, and its
