@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/test/rig"
+	"github.com/keelson-dev/keelson/test/takeover"
 )
 
 // program is the server as a process. It is started again and again on one directory and port.
@@ -35,22 +36,21 @@ const patience = time.Minute
 // programs is the directory of the server's binary, which is built once for all tests.
 var programs string
 
-var built = sync.OnceValues(func() (string, error) {
-	binary := filepath.Join(programs, "keelson")
-	build := exec.Command("go", "build", "-o", binary, "github.com/keelson-dev/keelson/cmd/keelson")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w\n%s", err, out)
-	}
-	return binary, nil
-})
+var built = sync.OnceValues(func() (string, error) { return takeover.Build(programs, "../..") })
 
-func buildProgram(t *testing.T) *program {
+// server returns the path of the server's binary.
+func server(t *testing.T) string {
 	t.Helper()
 	binary, err := built()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &program{binary: binary, dir: t.TempDir(), port: "0"}
+	return binary
+}
+
+func buildProgram(t *testing.T) *program {
+	t.Helper()
+	p := &program{binary: server(t), dir: t.TempDir(), port: "0"}
 	p.writeTokens(t)
 	t.Cleanup(func() { p.kill() })
 	return p
