@@ -52,7 +52,7 @@ func (r register) step(o Op) []register {
 		}
 		return []register{r}
 	}
-	if !o.Kind.writes() {
+	if !o.Kind.Writes() {
 		return r.read(o)
 	}
 	after, ok := r.attempt(o)

@@ -187,7 +187,7 @@ func CheckLog(ops []Op, l *Log) error {
 				asked[o.Value] = o
 			}
 		}
-		if o.Outcome != Done || !o.Kind.writes() || o.Kind == Delete || o.Revision <= l.From {
+		if o.Outcome != Done || !o.Kind.Writes() || o.Kind == Delete || o.Revision <= l.From {
 			continue
 		}
 		if before, ok := answered[o.Revision]; ok {
@@ -226,7 +226,7 @@ func CheckLog(ops []Op, l *Log) error {
 func requestsFor(ops []Op, value string) string {
 	shown := "nobody"
 	for _, o := range ops {
-		if o.Value == value && o.Kind.writes() {
+		if o.Value == value && o.Kind.Writes() {
 			shown = fmt.Sprintf("%v, status %d [%v, %v]", o, o.Status, o.Call, o.Return)
 		}
 	}
@@ -277,7 +277,7 @@ func CheckOrder(ops []Op) error {
 	var f findings
 	var answered []Op
 	for _, o := range ops {
-		if o.Outcome == Done && o.Revision != 0 && (o.Kind.writes() || o.Kind == List && o.If == 0) {
+		if o.Outcome == Done && o.Revision != 0 && (o.Kind.Writes() || o.Kind == List && o.If == 0) {
 			answered = append(answered, o)
 		}
 	}
@@ -292,7 +292,7 @@ func CheckOrder(ops []Op) error {
 				highest = answered[next]
 			}
 		}
-		if o.Revision < highest.Revision || o.Revision == highest.Revision && o.Kind.writes() {
+		if o.Revision < highest.Revision || o.Revision == highest.Revision && o.Kind.Writes() {
 			f.add(ErrRevision, "order", "%v; before it %v", o, highest)
 		}
 	}

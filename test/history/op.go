@@ -36,8 +36,8 @@ func (k Kind) String() string {
 	return [...]string{"create", "update", "replace", "delete", "get", "list"}[k]
 }
 
-// writes reports whether a request of this kind changes something.
-func (k Kind) writes() bool { return k <= Delete }
+// Writes reports whether a request of this kind changes something.
+func (k Kind) Writes() bool { return k <= Delete }
 
 // Outcome is what the client knows about the effect of a request.
 type Outcome int
@@ -83,7 +83,7 @@ func (o Op) String() string {
 	if o.If != 0 {
 		s += fmt.Sprintf(" if at %d", o.If)
 	}
-	if o.Kind.writes() && o.Kind != Delete {
+	if o.Kind.Writes() && o.Kind != Delete {
 		s += fmt.Sprintf(" %q (%s)", o.Value, o.Label)
 	}
 	s += fmt.Sprintf(": %v", o.Outcome)
@@ -129,7 +129,7 @@ func (r *Recorder) Add(op Op) {
 		op.Outcome, op.Revision = Unknown, 0
 	}
 	if op.Outcome == Unknown {
-		if !op.Kind.writes() {
+		if !op.Kind.Writes() {
 			return
 		}
 		op.Return = Forever

@@ -5,12 +5,8 @@ package takeover
 import (
 	"context"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net/http"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -107,40 +103,15 @@ func (p *Pair) ask(ctx context.Context, side int, add func(behind)) {
 	for ; ctx.Err() == nil; sleep(ctx, 50*time.Millisecond) {
 		request, cancel := context.WithTimeout(ctx, time.Second)
 		b := behind{call: p.rec.Now()}
-		n, err := p.metric(request, c.HTTP, side, "keelson_backup_behind_revisions")
+		values, err := Metrics(request, c.HTTP, c.Base(), token, "keelson_backup_behind_revisions")
 		if err == nil {
 			if list := c.List(request, namespace+"-none", 0); list.Outcome == history.Done {
-				b.revisions, b.term = n, term(list.Revision)
+				b.revisions, b.term = int(values[0]), term(list.Revision)
 				add(b)
 			}
 		}
 		cancel()
 	}
-}
-
-// metric returns the value of a metric of one of the servers.
-func (p *Pair) metric(ctx context.Context, client *http.Client, side int, name string) (int, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://"+p.sides[side].address+"/metrics", nil)
-	if err != nil {
-		return 0, err
-	}
-	r.Header.Set("Authorization", "Bearer "+token)
-	answer, err := client.Do(r)
-	if err != nil {
-		return 0, err
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		return 0, err
-	}
-	_, rest, ok := strings.Cut(string(text), "\n"+name+" ")
-	if !ok {
-		return 0, fmt.Errorf("there is no metric %s", name)
-	}
-	value, _, _ := strings.Cut(rest, "\n")
-	f, err := strconv.ParseFloat(value, 64)
-	return int(f), err
 }
 
 // checkLost checks the objects that were created against those that are there. It adds those that are not to lost.
