@@ -15,6 +15,7 @@ import (
 	"runtime/debug"
 	"runtime/pprof"
 	"syscall"
+	"time"
 )
 
 // clientGC is the GOGC value of the client. The client's memory is not measured, but it shares the processors with the
@@ -61,6 +62,17 @@ func main() {
 	if len(os.Args) == 3 && os.Args[1] == daysCommand {
 		if err := replayDays(os.Args[2], os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, "bench: days:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	if len(os.Args) == 4 && os.Args[1] == copyCommand {
+		outage, err := time.ParseDuration(os.Args[3])
+		if err == nil {
+			err = measureCopy(context.Background(), os.Args[2], outage, os.Stdout)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "bench: copy:", err)
 			os.Exit(1)
 		}
 		return
