@@ -36,7 +36,7 @@ type copied struct {
 	mu      sync.Mutex // guards the fields below
 	changes []change   // in the order of their revisions, after the clients have ended
 	behind  []lag
-	ops     []history.Op // writes with a revision
+	ops     []history.Op            // writes with a revision
 	unknown map[string][]history.Op // writes whose revisions are not known, by key
 	killed  time.Duration           // on the clock of rec
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
@@ -145,8 +146,8 @@ func certificate(dir string) error {
 	return errors.Join(write("cert.pem", "CERTIFICATE", cert), write("key.pem", "PRIVATE KEY", secret))
 }
 
-// newClient returns a client of AWS, for what a Bucket does not do.
-func (s *server) newClient(t *testing.T) *s3.Client {
+// transport returns a transport that trusts the certificate of the server.
+func (s *server) transport(t *testing.T) *http.Transport {
 	t.Helper()
 	content, err := os.ReadFile(s.caFile)
 	if err != nil {
@@ -154,10 +155,16 @@ func (s *server) newClient(t *testing.T) *s3.Client {
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(content)
+	return &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
+}
+
+// newClient returns a client of AWS, for what a Bucket does not do.
+func (s *server) newClient(t *testing.T) *s3.Client {
+	t.Helper()
 	return s3.New(s3.Options{
 		BaseEndpoint: &s.endpoint, Region: "us-east-1", UsePathStyle: true,
 		Credentials: credentials.NewStaticCredentialsProvider(accessKey, secretKey, ""),
-		HTTPClient:  awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) { t.TLSClientConfig.RootCAs = pool }),
+		HTTPClient:  &http.Client{Transport: s.transport(t)},
 	})
 }
 

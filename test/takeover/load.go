@@ -72,7 +72,11 @@ func (p *Pair) send(ctx context.Context, id int, rng *rand.Rand) {
 		}
 		cancel()
 		switch op.Outcome {
-		case history.Unknown: // a write whose result is not known takes a long time to check, so there are few of them
+		case history.Unknown:
+			// Each write whose result is not known multiplies the orders that are possible, so there are few of them for an object.
+			if op.Kind.Writes() && p.unknown.Add(1)%(4*keys) == 0 {
+				p.window.Add(1)
+			}
 			avoid[to] = time.Now().Add(time.Duration(rng.Int64N(int64(time.Second))))
 			if time.Now().Before(avoid[1-to]) {
 				sleep(ctx, 20*time.Millisecond)

@@ -71,6 +71,7 @@ type Pair struct {
 	clients []*http.Client
 	version atomic.Int64 // of values
 	window  atomic.Int64 // of keys, see Pair.key
+	unknown atomic.Int64 // the number of writes whose results are not known
 	last    atomic.Int64 // the side that has answered last
 }
 
