@@ -127,7 +127,7 @@ func (b *s3Bucket) Get(ctx context.Context, name string) (io.ReadCloser, error) 
 	if err != nil {
 		return nil, b.fail("reading", name, err)
 	}
-	return &s3Reader{out.Body, b, name}, nil
+	return &s3Reader{ctx, out.Body, b, name}, nil
 }
 
 // get sends GetObject.
@@ -147,12 +147,16 @@ func (b *s3Bucket) get(ctx context.Context, name string, key *string) (*s3.GetOb
 
 // s3Reader is the body of an object.
 type s3Reader struct {
+	ctx context.Context
 	io.ReadCloser
 	bucket *s3Bucket
 	name   string
 }
 
 func (r *s3Reader) Read(p []byte) (int, error) {
+	if err := r.ctx.Err(); err != nil { // the connection may have the rest of the body already
+		return 0, err
+	}
 	n, err := r.ReadCloser.Read(p)
 	if err != nil && err != io.EOF { // a body that is too short ends with io.ErrUnexpectedEOF
 		err = r.bucket.fail("reading", r.name, err)
