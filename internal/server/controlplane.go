@@ -19,7 +19,7 @@ import (
 // leaveTime limits the time in which a stopping server removes itself from the endpoints.
 const leaveTime = 2 * time.Second
 
-// controlPlane maintains the objects that describe the server. It is nil in a server that follows another one.
+// controlPlane maintains the objects that describe the server.
 type controlPlane struct {
 	keeper *bootstrap.Keeper
 	record *peers.Record // the addresses for peers; nil if there can be no peers
@@ -95,11 +95,8 @@ func trust(a *authentication.Authentication) bootstrap.AuthenticationTrust {
 }
 
 // leave removes the server from the endpoints of the Service kubernetes, and its record from those that peers
-// read. p may be nil.
+// read.
 func (p *controlPlane) leave(ctx context.Context) error {
-	if p == nil {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, leaveTime)
 	defer cancel()
 	err := p.keeper.Leave(ctx)
@@ -107,12 +104,4 @@ func (p *controlPlane) leave(ctx context.Context) error {
 		err = errors.Join(err, p.record.Leave(ctx))
 	}
 	return err
-}
-
-// updateDangling writes the conditions of flow schemas whose priority level is missing or is there again. p may be nil.
-func (p *controlPlane) updateDangling(ctx context.Context) error {
-	if p == nil {
-		return nil
-	}
-	return p.keeper.UpdateDangling(ctx)
 }

@@ -48,7 +48,6 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/stores"
 	"github.com/keelson-dev/keelson/internal/server/version"
 	"github.com/keelson-dev/keelson/internal/server/zpages"
-	"github.com/keelson-dev/keelson/internal/storage"
 )
 
 // auditTime limits the time that a request waits for the audit log in the blocking modes, and the time in which
@@ -205,7 +204,7 @@ func (s *starting) steps(ctx context.Context) []step {
 		{"open what requests are audited with", s.openAudit},
 		{"read the tracing configuration", func() error { return s.openTracing(ctx) }},
 		{"listen", func() error { return s.listen(ctx) }},
-		{"lock the directories", s.unlessFollowing(s.lockDirectories)},
+		{"lock the directories", s.lockDirectories},
 		{"open the store, and make certificates and kinds", func() error {
 			return inParallel(
 				func() error { return s.stores.Open(ctx) },
@@ -217,24 +216,16 @@ func (s *starting) steps(ctx context.Context) []step {
 		{"build authentication", func() error { return s.buildAuthentication(ctx) }},
 		{"build authorization", s.buildAuthorization},
 		{"build the API", func() error { return s.buildAPI(ctx) }},
-		{"compare with other servers on the store", s.unlessFollowing(func() error { return s.compareReplicas(ctx) })},
+		{"compare with other servers on the store", func() error { return s.compareReplicas(ctx) }},
 		{"create the objects that every server starts with", func() error { return s.bootstrap(ctx) }},
 		{"follow flow schemas and priority levels", func() error { return s.startFairness(ctx) }},
 		{"start background work", func() error { return s.startWork(ctx) }},
 		{"build the HTTP server", s.buildHTTP},
-		{"start controllers", s.unlessFollowing(func() error { s.startControllers(); return nil })},
+		{"start controllers", func() error { s.startControllers(); return nil }},
 		{"serve profiles on a socket", func() error { return s.openDebugSocket(ctx) }},
 		{"write the kubeconfig", func() error { return s.identity.WriteKubeconfig() }},
 		{"serve", func() error { s.http.serve(s.listener, s.ending); return nil }},
 	}
-}
-
-// unlessFollowing returns run for a server that writes to its store, and a step that does nothing for one that follows another server.
-func (s *starting) unlessFollowing(run func() error) func() error {
-	if s.config.Following != nil {
-		return func() error { return nil }
-	}
-	return run
 }
 
 // stopSteps are the steps of the stop, in order. Each runs even if earlier ones failed.
@@ -429,10 +420,6 @@ func (s *starting) chooseStores() (err error) {
 	if origin := s.config.origin; origin != nil {
 		o.Image = origin.image
 	}
-	if f := s.config.Following; f != nil {
-		o.OpenStore = func(context.Context) (storage.Store, error) { return f.Store, nil }
-		f.Register(s.metrics)
-	}
 	s.stores, err = stores.New(o)
 	return err
 }
@@ -495,7 +482,7 @@ func (s *starting) buildAuthentication(ctx context.Context) (err error) {
 	s.authentication, err = authentication.New(ctx, authentication.Options{
 		Config: &s.config.Config, FlagGiven: s.config.flagGiven, Files: s.config.files, Own: own,
 		HostPort: s.listener.HostPort(), Advertised: s.listener.AdvertisedHostPort(),
-		Exclusive: s.stores.Exclusive() || s.config.Following != nil, Registry: s.registry, Egress: s.egress, Calls: s.calls, Metrics: s.metrics,
+		Exclusive: s.stores.Exclusive(), Registry: s.registry, Egress: s.egress, Calls: s.calls, Metrics: s.metrics,
 		Work: s.work, Log: s.log,
 	})
 	if err == nil {
@@ -532,9 +519,6 @@ func (s *starting) buildAPI(ctx context.Context) (err error) {
 // resources.
 func (s *starting) bootstrap(ctx context.Context) error {
 	s.work.Go(customRunner, background.Forever(s.api.custom.Run))
-	if s.config.Following != nil { // the other server has made the objects
-		return s.authorization.Start(ctx, s.api.client, true)
-	}
 	first := &defaults{config: s.config, store: s.stores.Main, registry: s.registry, client: s.api.client}
 	key, err := first.key(ctx)
 	if err != nil {
@@ -586,14 +570,6 @@ func inParallel(run ...func() error) error {
 
 // startWork starts the background work.
 func (s *starting) startWork(ctx context.Context) error {
-	s.work.Go(extensionsRunner, background.Forever(s.api.aggregator.Run))
-	s.config.files.Start(s.work)
-	s.work.Go("own certificates", background.Forever(s.identity.Run))
-	if s.config.Following != nil {
-		s.authentication.Follow()
-		return nil
-	}
-	s.authentication.Start(s.api.client)
 	if err := s.api.webhooks.Start(ctx); err != nil {
 		return err
 	}
@@ -603,6 +579,7 @@ func (s *starting) startWork(ctx context.Context) error {
 	services := s.work.Activity.Part("the controller of APIServices")
 	services.Starting()
 	s.work.Go(apiServicesRunner, background.Forever(s.api.apiServices(s.log, services).Run))
+	s.work.Go(extensionsRunner, background.Forever(s.api.aggregator.Run))
 	s.work.Go(controlPlaneRunner, background.Forever(s.controlPlane.keeper.Run))
 	if record := s.controlPlane.record; record != nil {
 		s.work.Go(peerRecordRunner, background.Forever(record.Run))
@@ -611,6 +588,8 @@ func (s *starting) startWork(ctx context.Context) error {
 		s.work.Go(peersRunner, background.Forever(s.api.peers.Run))
 	}
 	s.work.Go(servicesRunner, background.Forever(s.api.claims.Run))
+	s.authentication.Start(s.api.client)
+	s.config.files.Start(s.work)
 	if made := s.directories.snapshots; made != nil {
 		made.Store, _ = s.stores.Main.(snapshots.Exporter)
 		if keys := s.authentication.Keys.Own; keys != nil {
@@ -621,6 +600,7 @@ func (s *starting) startWork(ctx context.Context) error {
 	if s.stores.Encryption != nil {
 		s.work.Go("keys of the past", background.Forever(func(ctx context.Context) { s.stores.Keys.Run(ctx, s.api.resources, s.log) }))
 	}
+	s.work.Go("own certificates", background.Forever(s.identity.Run))
 	return nil
 }
 
@@ -676,9 +656,6 @@ func (s *starting) buildHTTP() error {
 			Authorizer: s.authorization, ConstrainedImpersonation: s.gates.Enabled(features.ConstrainedImpersonation),
 		},
 		Tracer: s.records.tracer, Stop: chain.Stop{Exclusive: s.directories.copy.Valid()},
-	}
-	if f := s.config.Following; f != nil {
-		options.Standby = f.State
 	}
 	if s.records.traffic != nil {
 		options.Testing = chain.Testing{Record: s.records.traffic.Record, Disturb: s.records.traffic.Disturb}

@@ -56,7 +56,7 @@ func (s *Server) syncStatus(ctx context.Context, name string) error {
 	s.mu.Lock()
 	d := s.byName[name]
 	s.mu.Unlock()
-	if d == nil || s.o.ReadOnly {
+	if d == nil {
 		return nil
 	}
 	if d.deleting && d.hasFinalizer {

@@ -27,7 +27,6 @@ import (
 	"github.com/keelson-dev/keelson/internal/gateway/filter/requestlog"
 	"github.com/keelson-dev/keelson/internal/gateway/filter/requestmetrics"
 	"github.com/keelson-dev/keelson/internal/gateway/filter/retryafter"
-	"github.com/keelson-dev/keelson/internal/gateway/filter/standby"
 	tracingfilter "github.com/keelson-dev/keelson/internal/gateway/filter/tracing"
 	"github.com/keelson-dev/keelson/internal/machinery/fairshare"
 	"github.com/keelson-dev/keelson/internal/machinery/metrics"
@@ -54,9 +53,7 @@ type Options struct {
 	HSTSDirectives []string
 	GoawayChance   float64
 	Browsers       Browsers
-	// Standby returns how old answers are if the server follows another one; nil if it does not.
-	Standby func() standby.State
-	Testing Testing
+	Testing        Testing
 	// Tracer is nil if tracing is not configured.
 	Tracer *tracing.Tracer
 }
@@ -133,7 +130,6 @@ func New(h http.Handler, o Options) http.Handler {
 		{Filter: tracingfilter.Server(o.Tracer)},
 		{Name: "audit", Filter: o.Audit.Filter},
 		o.impersonation(),
-		{Filter: standby.New(o.Standby)},
 		{Filter: o.Testing.Disturb},
 		{Name: "priorityandfairness", Filter: o.Limit},
 		{Name: "authorization", Filter: authorize.New(o.Authorization.Authorizer, authorize.NewMetrics(o.Metrics))},
