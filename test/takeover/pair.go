@@ -77,16 +77,16 @@ type Pair struct {
 
 // side is one of the two servers. It is started again when it has ended, unless it is held.
 type side struct {
-	index             int
-	dir, data, clock  string // the directory of its files, the one of its data, and the file that sets its clock
-	address           string
-	disk              *disk // nil if there is none that can be filled
-	arguments, env    []string
-	log               syncedLog
-	mu                sync.Mutex // guards the fields below
-	cmd               *exec.Cmd
-	exited            chan struct{} // closed when the process has ended
-	held, incarnation int           // held: the number of those that do not want it to be started
+	index            int
+	dir, data, clock string // the directory of its files, the one of its data, and the file that sets its clock
+	address          string
+	disk             *disk // nil if there is none that can be filled
+	arguments, env   []string
+	log              syncedLog
+	mu               sync.Mutex // guards the fields below
+	cmd              *exec.Cmd
+	exited           chan struct{} // closed when the process has ended
+	held             int           // held: the number of those that do not want it to be started
 }
 
 // syncedLog is what the processes of a server have written.
