@@ -131,14 +131,19 @@ func refused() *mode {
 	return m
 }
 
-// hanging answers nothing until the fault ends. Some of the requests take effect then.
+// hanging holds all requests until the fault ends. Then some of them take effect, and some of these are answered: a server that was not
+// able to renew its lock finds its last segment written.
 func hanging() *mode {
-	return newMode("hanging", func(_ http.ResponseWriter, _ *http.Request, m *mode, forward func() *httptest.ResponseRecorder) {
+	return newMode("hanging", func(w http.ResponseWriter, r *http.Request, m *mode, forward func() *httptest.ResponseRecorder) {
 		<-m.ended
-		if rand.IntN(2) == 0 {
+		switch rand.IntN(4) {
+		case 0:
+			cut()
+		case 1:
 			forward()
+			cut()
 		}
-		cut()
+		pass(w, r, m, forward)
 	})
 }
 
