@@ -49,8 +49,8 @@ type change struct {
 
 // lag is what the server said about its copy.
 type lag struct {
-	asked              time.Duration // on the clock of rec
-	revisions, seconds float64
+	asked     time.Duration // on the clock of rec
+	revisions float64
 }
 
 const (
@@ -60,28 +60,24 @@ const (
 
 // TestRestoreElsewhere kills a server while six clients write, restores its copy to another directory, and starts a server there. At most the
 // end is missing: what was answered earlier than the interval and a second before is there, there is no hole, and no change that was not
-// made. States of other times and revisions, too, are those that the recorded changes give.
+// made. States of random times and revisions, too, are those that the recorded changes give.
 func TestRestoreElsewhere(t *testing.T) {
 	t.Parallel()
 	rng := rig.Seeded(t)
-	times := 0
 	for round := range rig.Rounds(2, 200) {
 		t.Run(strconv.Itoa(round), func(t *testing.T) {
 			c := newCopied(t, rng)
 			c.run()
 			end := c.restored("")
 			c.checkEnd(end)
-			for range 2 {
-				times++
-				c.checkMoment(end.revision)
-			}
+			c.checkRevision(end.revision)
+			c.checkTime(end.revision)
 			t.Logf("%d changes, restored to revision %d", len(c.changes), end.revision)
 		})
 		if t.Failed() {
 			t.FailNow()
 		}
 	}
-	t.Logf("%d restores to random times", times)
 }
 
 func newCopied(t *testing.T, rng *rand.Rand) *copied {
@@ -130,7 +126,7 @@ func (c *copied) run() {
 		seed := c.rng.Uint64()
 		running.Go(func() { c.write(ctx, c.client(i, url), rand.New(rand.NewPCG(seed, 1))) })
 	}
-	time.Sleep(time.Duration(c.rng.Int64N(int64(3 * time.Second)))) // the moment is random
+	time.Sleep(time.Duration(1 + c.rng.Int64N(int64(4*time.Second)))) // the moment is random
 	c.killed = c.rec.Now()
 	c.here.kill()
 	cancel()
@@ -156,11 +152,11 @@ func (c *copied) event(e history.Event) bool {
 func (c *copied) ask(ctx context.Context, url string) {
 	for ctx.Err() == nil {
 		l := lag{asked: c.rec.Now()}
-		values, err := takeover.Metrics(ctx, c.http, url, token, "keelson_backup_behind_revisions", "keelson_backup_behind_seconds")
+		values, err := takeover.Metrics(ctx, c.http, url, token, "keelson_backup_behind_revisions")
 		if err != nil {
 			return
 		}
-		l.revisions, l.seconds = values[0], values[1]
+		l.revisions = values[0]
 		c.mu.Lock()
 		c.behind = append(c.behind, l)
 		c.mu.Unlock()
@@ -284,18 +280,16 @@ func (c *copied) compare(at string, got state) {
 // checkEnd checks that only the end is missing.
 func (c *copied) checkEnd(end state) {
 	c.t.Helper()
-	missing := c.killed
+	missing, slowest := c.killed, time.Duration(0)
 	for _, op := range c.ops {
+		slowest = max(slowest, op.Return-op.Call)
 		if op.Revision > end.revision {
 			missing = min(missing, op.Return)
 		}
 	}
-	most := copyInterval + time.Second
-	if n := len(c.behind); n > 0 { // a busy machine may be slower, and then the metric says so
-		last := c.behind[n-1]
-		most = max(most, time.Duration(last.seconds*float64(time.Second))+c.killed-last.asked)
-	}
-	c.t.Logf("the last %s before the kill are missing", (c.killed - missing).Round(time.Millisecond))
+	// A request waits for the disk as an object of the copy does, so a request tells how slow this machine is now.
+	most := copyInterval + time.Second + 3*slowest
+	c.t.Logf("the last %s before the kill are missing, the slowest request took %s", c.killed-missing, slowest)
 	if c.killed-missing > most {
 		c.t.Errorf("the last %s before the kill are missing, more than %s", c.killed-missing, most)
 	}
@@ -312,27 +306,33 @@ func (c *copied) checkEnd(end state) {
 	}
 }
 
-// checkMoment restores to a random time or revision up to the end.
-func (c *copied) checkMoment(end int64) {
+// checkRevision restores to a random revision up to the end.
+func (c *copied) checkRevision(end int64) {
 	c.t.Helper()
-	if n := len(c.changes); c.rng.IntN(2) == 0 && n > 0 && c.changes[0].revision <= end {
-		first := c.changes[0].revision
-		want := first + c.rng.Int64N(end-first+1)
-		if got := c.restored(strconv.FormatInt(want, 10)); got.revision != want {
-			c.t.Errorf("restored to revision %d, want %d", got.revision, want)
-		}
+	if len(c.changes) == 0 || c.changes[0].revision > end {
 		return
 	}
+	first := c.changes[0].revision
+	want := first + c.rng.Int64N(end-first+1)
+	if got := c.restored(strconv.FormatInt(want, 10)); got.revision != want {
+		c.t.Errorf("restored to revision %d, want %d", got.revision, want)
+	}
+}
+
+// checkTime restores to a random time.
+func (c *copied) checkTime(end int64) {
+	c.t.Helper()
 	loaded := c.load.Sub(c.started)
-	at := loaded + time.Duration(c.rng.Int64N(int64(max(c.killed-loaded, 1))))
-	got := c.restored(c.started.Add(at).UTC().Format("2006-01-02T15:04:05.000Z"))
+	at := loaded + time.Duration(c.rng.Int64N(int64(c.killed-loaded)))
+	text := c.started.Add(at).UTC().Format("2006-01-02T15:04:05.000Z")
+	got := c.restored(text)
 	for _, op := range c.ops {
 		const unit = time.Millisecond // of the times of changes
 		if got.revision < end && op.Return < at-unit && op.Revision > got.revision {
-			c.t.Errorf("%v was answered before %s and is missing", op, at)
+			c.t.Errorf("restored to %s, revision %d: %v was answered before %s and is missing", text, got.revision, op, at)
 		}
 		if op.Call > at+unit && op.Revision <= got.revision {
-			c.t.Errorf("%v was sent after %s and is there", op, at)
+			c.t.Errorf("restored to %s, revision %d: %v was sent after %s and is there", text, got.revision, op, at)
 		}
 	}
 }
