@@ -95,7 +95,7 @@ func (p *Pair) note(err error) {
 
 // bucketFaults returns the faults of the way to the bucket. The way of one side is worse for longer, or that of both.
 func (p *Pair) bucketFaults() []fault {
-	make1 := func(new func() *mode, both int, meanwhile func(context.Context, *side) string) func(context.Context, *side) string {
+	during := func(begin func() *mode, both int, meanwhile func(context.Context, *side) string) func(context.Context, *side) string {
 		return func(ctx context.Context, s *side) string {
 			sides := []*side{s}
 			if p.rng.IntN(100) < both {
@@ -103,7 +103,7 @@ func (p *Pair) bucketFaults() []fault {
 			}
 			what := "bucket"
 			for _, s := range sides {
-				m := new()
+				m := begin()
 				p.place.Proxies[s.index].set(m)
 				what += fmt.Sprintf(" %s for %d", m.name, s.index)
 			}
@@ -116,6 +116,12 @@ func (p *Pair) bucketFaults() []fault {
 	}
 	wait := func(ctx context.Context, _ *side) string {
 		d := p.random(4 * lockDuration)
+		sleep(ctx, d)
+		return fmt.Sprintf(" %s", d.Round(time.Millisecond))
+	}
+	// The lock of a server ends while its last segment is on the way.
+	outlasting := func(ctx context.Context, _ *side) string {
+		d := 2*lockDuration + p.random(2*lockDuration)
 		sleep(ctx, d)
 		return fmt.Sprintf(" %s", d.Round(time.Millisecond))
 	}
@@ -137,9 +143,9 @@ func (p *Pair) bucketFaults() []fault {
 		return " killed meanwhile"
 	}
 	return []fault{
-		{2, make1(refused, 30, wait)}, {2, make1(hanging, 30, wait)}, {2, make1(slow, 30, wait)}, {2, make1(failing, 30, wait)},
-		{1, make1(hanging, 0, paused)}, {1, make1(slow, 0, paused)}, {1, make1(failing, 0, paused)},
-		{1, make1(hanging, 10, killed)}, {1, make1(failing, 10, killed)},
+		{2, during(refused, 30, wait)}, {2, during(hanging, 30, wait)}, {2, during(slow, 30, wait)}, {2, during(failing, 30, wait)},
+		{3, during(hanging, 0, outlasting)}, {1, during(hanging, 0, paused)}, {1, during(slow, 0, paused)}, {1, during(failing, 0, paused)},
+		{1, during(hanging, 10, killed)}, {1, during(failing, 10, killed)},
 	}
 }
 
