@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -293,7 +294,7 @@ func (c *client) changes(
 // has the history of the object. The error then says that.
 func (c *client) past(ctx context.Context, r resource, namespace, name, subresource string, query url.Values, answer any) error {
 	body, err := c.request(ctx, http.MethodGet, r.path(namespace, name, subresource), query, mediaJSON, nil)
-	if kerrors.IsNotFound(err) {
+	if status := (*kerrors.StatusError)(nil); kerrors.IsNotFound(err) && errors.As(err, &status) && !namesObject(status) {
 		limit := url.Values{"limit": {"1"}}
 		if _, other := c.request(ctx, http.MethodGet, r.path(namespace, name, "history"), limit, mediaJSON, nil); other == nil {
 			return c.notServed(subresource)
@@ -303,6 +304,11 @@ func (c *client) past(ctx context.Context, r resource, namespace, name, subresou
 		return err
 	}
 	return kjson.Unmarshal(body, answer) // integers stay integers
+}
+
+// namesObject reports whether an error is about an object, and not about a path that the server does not have.
+func namesObject(err *kerrors.StatusError) bool {
+	return err.ErrStatus.Details != nil && err.ErrStatus.Details.Name != ""
 }
 
 // notServed returns the error for a subresource that the server does not have.

@@ -58,6 +58,7 @@ func TestUndelete(t *testing.T) {
 		"undelete cm x -l a=b":                "error: --selector and names cannot be used together\n",
 		"undelete cm x":                       "error: configmaps \"x\" not found\n",
 		"undelete cm x --as-of 1m":            "error: configmaps \"x\" not found as of 1m\n",
+		"undelete cm b --as-of 10s":           "error: configmaps \"b\" not found as of 10s\n", // it has a history
 		"undelete cm -l a=b --as-of 1m":       "error: there were no configmaps with these labels as of 1m\n",
 		"undelete ns a b":                     "error: name one namespace: it is undeleted with what was in it\n",
 		"undelete ns default":                 "error: the namespace default exists; to bring back what is missing in it, say as of when with --as-of\n",
