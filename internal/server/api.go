@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net/http"
 	"slices"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,11 +75,12 @@ type api struct {
 }
 
 // planner returns the Planner, which finds deleted objects that can be restored and plans the writes for it.
-func (a *api) planner(authorizer authz.Authorizer, now func() time.Time) *undelete.Planner {
+func (a *api) planner(authorizer authz.Authorizer, c *settings) *undelete.Planner {
 	return &undelete.Planner{
-		Resources: a.resources, Rights: history.Rights{Authorizer: authorizer, Registry: a.registry}, Now: now,
+		Resources: a.resources, Rights: history.Rights{Authorizer: authorizer, Registry: a.registry}, Now: c.Testing.Clock.Now,
 		Discovered: func() ([]discovery.Resource, []schema.GroupVersion) { return a.discovery.Preferred() },
 		OfKind:     func(gvk schema.GroupVersionKind) (discovery.Resource, bool) { return a.discovery.OfKind(gvk) },
+		Elsewhere:  c.elsewhere,
 	}
 }
 
@@ -164,7 +164,7 @@ func newAPI(ctx context.Context, o apiOptions) (*api, error) {
 	}
 	a.client = client.New(a.resources, a.writes, fieldManager)
 	a.handler = rest.New(rest.Options{
-		Undelete: a.planner(o.authorization, o.config.Testing.Clock.Now),
+		Undelete: a.planner(o.authorization, o.config),
 		Now:      o.config.Testing.Clock.Now,
 		Registry: o.registry, Writes: a.writes, Cluster: a.cluster, ConnectObserver: rest.NewConnectMetrics(o.metrics),
 		ConnectionBytesPerSecond: o.config.Network.Connections.MaxBytesPerSecond,

@@ -68,7 +68,7 @@ func (s *starting) checks() []health.Check {
 	hook("start-apiextensions-controllers", definitions)
 	hook("crd-informer-synced", definitions)
 	hook("start-system-namespaces-controller", always)
-	if s.controlPlane.record != nil {
+	if s.controlPlane != nil && s.controlPlane.record != nil {
 		hook("peer-endpoint-reconciler-controller", s.running(peerRecordRunner, always))
 	}
 	if s.api.peers != nil {

@@ -95,8 +95,11 @@ func trust(a *authentication.Authentication) bootstrap.AuthenticationTrust {
 }
 
 // leave removes the server from the endpoints of the Service kubernetes, and its record from those that peers
-// read.
+// read. p may be nil.
 func (p *controlPlane) leave(ctx context.Context) error {
+	if p == nil {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, leaveTime)
 	defer cancel()
 	err := p.keeper.Leave(ctx)

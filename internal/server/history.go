@@ -9,7 +9,7 @@ import (
 // Discovery and OpenAPI have the feed only if --runtime-config names it: by default they have only what
 // kube-apiserver has there.
 func (s *starting) putPast() {
-	plans := &undelete.Handler{Planner: s.api.planner(s.authorization, s.config.Testing.Clock.Now), Changes: s.newFeed()}
+	plans := &undelete.Handler{Planner: s.api.planner(s.authorization, s.config), Changes: s.newFeed()}
 	s.api.resources.Put(plans.Resource())
 }
 

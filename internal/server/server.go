@@ -191,6 +191,9 @@ func Start(ctx context.Context, configuration config.Config, o Options) (*Server
 // steps are the steps of the start, in order. Steps that fail because of wrong configuration come before those that
 // change anything.
 func (s *starting) steps(ctx context.Context) []step {
+	if s.config.elsewhere != nil {
+		return s.copiedSteps(ctx)
+	}
 	return []step{
 		{"read the feature gates", s.readGates},
 		{"read which versions are served", s.readVersions},

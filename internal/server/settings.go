@@ -12,6 +12,7 @@ import (
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/access/admission"
 	"github.com/keelson-dev/keelson/internal/api/connection"
+	"github.com/keelson-dev/keelson/internal/api/undelete"
 	"github.com/keelson-dev/keelson/internal/controller/serviceallocator"
 	"github.com/keelson-dev/keelson/internal/gateway/filter/cors"
 	"github.com/keelson-dev/keelson/internal/gateway/filter/goaway"
@@ -49,6 +50,8 @@ type Options struct {
 
 	// origin is the snapshot from which the server is started; nil if it is not started from one.
 	origin *Snapshot
+	// elsewhere is set for a server that only reads a copy (StartCopied).
+	elsewhere undelete.Elsewhere
 
 	// Only tests set the fields below.
 

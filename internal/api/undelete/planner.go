@@ -48,7 +48,15 @@ type Planner struct {
 	OfKind     func(schema.GroupVersionKind) (discovery.Resource, bool)
 	Rights     history.Rights
 	Now        func() time.Time
+	// Elsewhere is set if objects come back to another server. Nil means that they come back to the server that makes the plan.
+	Elsewhere Elsewhere
 }
+
+// Elsewhere returns an object as it is now on the server to which objects come back, in the version that gvr names. It returns nil if
+// there is none, or if the user may not get it.
+type Elsewhere func(
+	ctx context.Context, gvr schema.GroupVersionResource, namespace, name string,
+) (*unstructured.Unstructured, error)
 
 // Options are the parameters of a question.
 type Options struct {
@@ -303,6 +311,9 @@ func (s *search) stateOf(r *resource, namespace, name string) (int64, error) {
 	} else {
 		at, err = s.beforeDeletion(r, namespace, name, since)
 	}
+	if err == nil && at == 0 && s.Elsewhere != nil {
+		at, err = r.served.Resource.Reader.CurrentRevision(s.ctx)
+	}
 	if err != nil || at == 0 {
 		return 0, err
 	}
@@ -333,14 +344,14 @@ func (s *search) beforeDeletion(r *resource, namespace, name string, since int64
 		for i := range changes {
 			c := &changes[i]
 			before = c.Revision
-			if first == 0 && !c.Deleted {
-				return 0, nil
-			}
 			if first == 0 {
+				if ends, err := s.endsWith(r, c); err != nil || !ends {
+					return 0, err
+				}
 				first = c.Revision
 				continue
 			}
-			m, err := s.lifecycle(r, c.Object)
+			m, err := s.lifecycle(r, c)
 			if err != nil || uid != "" && m.UID != uid || !m.Deleting {
 				return first - 1, nil
 			}
@@ -353,12 +364,22 @@ func (s *search) beforeDeletion(r *resource, namespace, name string, since int64
 	return first - 1, nil
 }
 
-// lifecycle returns the metadata of a version, which has the beginning of a deletion.
-func (s *search) lifecycle(r *resource, o *cache.Object) (registry.Lifecycle, error) {
-	if o == nil {
-		return registry.Lifecycle{}, fmt.Errorf("%s cannot be read", r.GroupResource())
+// endsWith reports whether the newest change of an object is a part of its deletion. Elsewhere the object need not wait for the end of a
+// deletion that had begun here.
+func (s *search) endsWith(r *resource, newest *registry.PastChange) (bool, error) {
+	if newest.Deleted || s.Elsewhere == nil {
+		return newest.Deleted, nil
 	}
-	return r.served.Resource.Decoder.Lifecycle(o)
+	m, err := s.lifecycle(r, newest)
+	return m.Deleting, err
+}
+
+// lifecycle returns the metadata of a version, which has the beginning of a deletion.
+func (s *search) lifecycle(r *resource, c *registry.PastChange) (registry.Lifecycle, error) {
+	if c.Object == nil {
+		return registry.Lifecycle{}, fmt.Errorf("%s cannot be read: %w", r.GroupResource(), c.Err)
+	}
+	return r.served.Resource.Decoder.Lifecycle(c.Object)
 }
 
 // addAt adds an object as it was at a revision.
@@ -404,19 +425,29 @@ func (s *search) add(r *resource, o *cache.Object, at int64, selector labels.Sel
 	if err := s.budget.hold(size); err != nil {
 		return nil, err
 	}
-	now, err := r.served.Resource.Reader.Latest(s.ctx, was.GetNamespace(), was.GetName())
+	exists, err := s.exists(r, was.GetNamespace(), was.GetName())
 	if err != nil {
 		return nil, err
 	}
 	c := &candidate{
 		resource: r, namespace: was.GetNamespace(), name: was.GetName(), uid: was.GetUID(), owners: was.GetOwnerReferences(), at: at,
-		out: leftOut(r, was), exists: now != nil,
+		out: leftOut(r, was), exists: exists,
 	}
 	if r.is("", "PersistentVolume") {
 		c.claim, s.claims[c.name] = claimOf(was), c
 	}
 	s.list, s.known[key] = append(s.list, c), c
 	return c, nil
+}
+
+// exists reports whether there is an object of this name where objects come back.
+func (s *search) exists(r *resource, namespace, name string) (bool, error) {
+	if s.Elsewhere != nil {
+		o, err := s.Elsewhere(s.ctx, r.GroupVersionResource, namespace, name)
+		return o != nil, err
+	}
+	o, err := r.served.Resource.Reader.Latest(s.ctx, namespace, name)
+	return o != nil, err
 }
 
 // decode returns o as a tree. as chooses the JSON: converted to the version of r, or as it was written. Memory is
@@ -543,8 +574,15 @@ func (s *search) addCustom(c *candidate) error {
 		return nil
 	}
 	o, err := c.served.Resource.Reader.Latest(s.ctx, "", c.name)
-	if err != nil || o == nil {
+	if err != nil {
 		return err
+	}
+	if o == nil {
+		// It exists elsewhere. Here it was deleted, so that its objects are not served; they are if the store is read as of before that.
+		gr := schema.ParseGroupResource(c.name)
+		s.left = append(s.left, Left{Group: gr.Group, Resource: gr.Resource, Refused: true, Reason: fmt.Sprintf(
+			"its definition exists, and was deleted before the end of the copy; --as-of %d is before that", c.at)})
+		return nil
 	}
 	definition, err := s.decode(c.resource, o, (*registry.Renderer).WrittenJSON)
 	if err != nil {
@@ -630,6 +668,9 @@ func (s *search) now(found discovery.Resource, namespace, name string, as text) 
 	}
 	if !r.served.Kind.Namespaced {
 		namespace = ""
+	}
+	if s.Elsewhere != nil {
+		return s.Elsewhere(s.ctx, r.GroupVersionResource, namespace, name)
 	}
 	switch err := s.Rights.May(s.ctx, "get", s.ask(r, namespace, name), namespace); {
 	case kerrors.IsForbidden(err):

@@ -35,7 +35,8 @@ func (re *Registry) Transform(transformer func(schema.GroupResource) Transformer
 // encryptedPrefix begins the values that some transformer made.
 const encryptedPrefix = "k8s:enc:"
 
-var errEncrypted = errors.New("the value is encrypted, and no encryption is configured")
+// ErrEncrypted is the error of an encrypted value if Transform was not called.
+var ErrEncrypted = errors.New("the value is encrypted, and no encryption is configured")
 
 // TransformError is the error of a value that could not be transformed: it cannot be decrypted with the configured keys.
 type TransformError struct {
@@ -61,7 +62,7 @@ func (c *codec) fromStore(ctx context.Context, key string, value []byte) ([]byte
 	case c.transformer != nil:
 		value, _, err = c.transformer.FromStore(ctx, key, value)
 	case bytes.HasPrefix(value, []byte(encryptedPrefix)):
-		err = errEncrypted
+		err = ErrEncrypted
 	}
 	var pending *storage.PendingError
 	switch {
