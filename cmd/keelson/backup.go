@@ -52,10 +52,12 @@ func (p *copyPlace) addFlags(c *cobra.Command) {
 		"file with the authorities that may have signed the certificate of the service of --s3-endpoint")
 }
 
+var errNoPlace = errors.New("--from must name the copy: a directory, or s3://BUCKET/PREFIX")
+
 // open opens the place of the copy, which must exist. The caller closes it.
 func (p *copyPlace) open(ctx context.Context) (b bucket.Bucket, closeBucket func() error, err error) {
 	if p.url == "" {
-		return nil, nil, errors.New("--from must name the copy: a directory, or s3://BUCKET/PREFIX")
+		return nil, nil, errNoPlace
 	}
 	if !strings.Contains(p.url, "://") { // bucket.Open would make the directory
 		info, err := os.Stat(p.url)

@@ -24,6 +24,7 @@ func newKubectlHistory(out, errOut io.Writer) *cobra.Command {
 	c := kubectlhistory.New(kubectlhistory.Options{
 		Out: out, ErrOut: errOut, Color: isTerminal(out) && os.Getenv("NO_COLOR") == "", Columns: terminalWidth(out),
 		Getenv: os.Getenv, Now: time.Now,
+		NewCopy: func() kubectlhistory.Copy { return &copyReader{copyRestore: copyRestore{errOut: errOut}} },
 	})
 	c.Args = noArguments
 	c.AddCommand(newPluginInstall(out, errOut))

@@ -63,7 +63,7 @@ type copyRestore struct {
 	fs                    vfs.FS // the file system; nil: the one of the operating system
 }
 
-// parseMoment parses --at. now is the time from which it counts back.
+// parseMoment parses a moment of a copy. now is the time from which it counts back.
 func parseMoment(text string, now time.Time) (copies.Target, error) {
 	if text == "" {
 		return copies.Target{}, nil
@@ -83,9 +83,12 @@ func parseMoment(text string, now time.Time) (copies.Target, error) {
 	if ago, err := parseAge(text); err == nil && strings.Trim(text, "0123456789") != "" {
 		return copies.Target{Time: now.Add(-ago)}, nil
 	}
-	return copies.Target{}, fmt.Errorf("--at: %q is not a time such as 2026-05-01T12:00:00Z or \"2026-05-01 12:00:00\", "+
+	return copies.Target{}, fmt.Errorf("%q is not a time such as 2026-05-01T12:00:00Z or \"2026-05-01 12:00:00\", "+
 		"a length of time such as 5m, 2h or 3d, or a revision", text)
 }
+
+// encryptionFile is the name in a copy of the file of --encryption-provider-config.
+const encryptionFile = "encryption-provider-config.yaml"
 
 // restoredCopy is what was restored.
 type restoredCopy struct {
@@ -96,7 +99,7 @@ type restoredCopy struct {
 func (r *copyRestore) run(ctx context.Context) (err error) {
 	target, err := parseMoment(r.at, time.Now())
 	if err != nil {
-		return err
+		return fmt.Errorf("--at: %w", err)
 	}
 	identities, err := readIdentities(r.identity)
 	if err != nil {
@@ -266,9 +269,8 @@ func (r *copyRestore) print(done *restoredCopy) error {
 	fmt.Fprintf(r.out, "The last change was made at %s; the new store is at revision %d and has %s\n",
 		copies.Moment{Revision: done.state.Revision, Time: done.state.Time}, done.store.Revision, megabytes(sizeOf(datadir.StoreDir(r.dataDir))))
 	start := "keelson serve --data-dir " + r.dataDir
-	const encryption = "encryption-provider-config.yaml"
-	if slices.Contains(names, encryption) {
-		start += " --encryption-provider-config " + filepath.Join(r.dataDir, encryption)
+	if slices.Contains(names, encryptionFile) {
+		start += " --encryption-provider-config " + filepath.Join(r.dataDir, encryptionFile)
 	}
 	_, err := fmt.Fprintf(r.out, "Start the server: %s\nWith --backup-to %s it goes on writing to this copy\n", start, r.place.url)
 	return err

@@ -31,6 +31,8 @@ type Options struct {
 	Now func() time.Time
 	// Getenv returns an environment variable.
 	Getenv func(string) string
+	// NewCopy returns what reads copies for one subcommand. If it is nil, the subcommands have no flags of copies.
+	NewCopy func() Copy
 }
 
 // New returns the command with its subcommands.
@@ -91,6 +93,7 @@ type session struct {
 	client    *client
 	catalog   catalog
 	namespace string
+	copy      *openCopy // where the past is read; nil: it is that of the server
 }
 
 // namespaceOf returns the namespace for requests for r, "" if r is cluster-scoped.

@@ -30,6 +30,10 @@ func (r resource) String() string {
 
 func (r resource) isNamespace() bool { return r.Group == "" && r.Kind == "Namespace" }
 
+func (r resource) isDefinition() bool {
+	return r.Group == "apiextensions.k8s.io" && r.Kind == "CustomResourceDefinition"
+}
+
 // objectName returns the name of an object with its resource, as kubectl prints it: deployment.apps/web.
 func (r resource) objectName(name string) string {
 	singular := strings.ToLower(r.Kind)

@@ -17,7 +17,8 @@ func newRevert(o Options) *cobra.Command {
 		Long: "Revert updates objects that exist with what they were: the content, labels and\n" +
 			"annotations of then. Status and the other metadata stay. It shows the\n" +
 			"difference; --yes does it. The server checks each object before (a dry run). An\n" +
-			"object that changes in the meantime is refused.",
+			"object that changes in the meantime is refused. With --from the content is that\n" +
+			"of a copy (keelson serve --backup-to), by default at its end.",
 		Example: "  kubectl history revert deployment web --as-of 20m\n" +
 			"  kubectl history revert deployments,configmaps -l app=shop --as-of 48213 --yes",
 	}
@@ -25,12 +26,12 @@ func newRevert(o Options) *cobra.Command {
 		if err := f.check(args); err != nil {
 			return err
 		}
-		if f.asOf == "" {
+		if f.asOf == "" && !f.named() {
 			return errNoAsOf
 		}
 		return nil
-	}, func(s *session, args []string) error { return s.revert(args, &f) })
-	addWriteFlags(c, &f)
+	}, f.withCopy(func(s *session, args []string) error { return s.revert(args, &f) }))
+	addWriteFlags(o, c, &f)
 	return c
 }
 
@@ -62,7 +63,11 @@ type objectThen struct {
 // toRevert returns the objects in the arguments, or those that had the labels. The latter are read at one
 // resourceVersion.
 func (s *session) toRevert(kinds string, names []string, f *writeFlags) (out []objectThen, err error) {
-	resources, err := s.catalog.findAll(kinds)
+	past, err := s.past(f.asOf)
+	if err != nil {
+		return nil, err
+	}
+	resources, err := past.findAll(kinds)
 	if err != nil {
 		return nil, err
 	}
@@ -72,13 +77,13 @@ func (s *session) toRevert(kinds string, names []string, f *writeFlags) (out []o
 		}
 		return out, nil
 	}
-	asOf := f.asOf
+	asOf := past.moment()
 	var asked []string
 	for _, r := range resources {
 		asked = append(asked, r.String())
-		objects, revision, err := s.client.list(s.ctx, r, s.namespaceOf(r), f.selector, asOf)
+		objects, revision, err := past.client.list(s.ctx, r, s.namespaceOf(r), f.selector, asOf)
 		if err != nil {
-			return nil, explain(err, f.asOf)
+			return nil, explain(err, past.said(f.asOf))
 		}
 		if revision != "" {
 			asOf = revision
@@ -88,7 +93,7 @@ func (s *session) toRevert(kinds string, names []string, f *writeFlags) (out []o
 		}
 	}
 	if len(out) == 0 {
-		return nil, fmt.Errorf("there were no %s with these labels as of %s", strings.Join(asked, ", "), f.asOf)
+		return nil, fmt.Errorf("there were no %s with these labels as of %s", strings.Join(asked, ", "), past.said(f.asOf))
 	}
 	return out, nil
 }
@@ -98,7 +103,7 @@ func (s *session) revertOne(rep *report, o objectThen, f *writeFlags) error {
 	r := o.resource
 	plan, err := s.planOf(r, o.name, "revert", o.asOf)
 	if err != nil {
-		return explain(err, f.asOf)
+		return s.explainObject(err, r, o.name, f.asOf)
 	}
 	if len(plan.Steps) != 1 {
 		return fmt.Errorf("the server does not say how %s gets the content that it had", r.objectName(o.name))
@@ -108,10 +113,14 @@ func (s *session) revertOne(rep *report, o objectThen, f *writeFlags) error {
 		rep.skipped(r, o.name, st.Skip)
 		return nil
 	}
+	past, err := s.past(o.asOf)
+	if err != nil {
+		return err
+	}
 	target := &unstructured.Unstructured{Object: st.Object}
 	now, err := s.client.get(s.ctx, r, s.namespaceOf(r), o.name, "")
 	if err == nil {
-		err = s.printDifference(r, r.objectName(o.name)+" now", r.objectName(o.name)+" as of "+f.asOf, now, target)
+		err = s.printDifference(r, r.objectName(o.name)+" now", r.objectName(o.name)+" as of "+past.said(f.asOf), now, target)
 	}
 	if err == nil {
 		_, err = s.client.write(s.ctx, http.MethodPut, r, target, true)

@@ -1,6 +1,7 @@
 package kubectlhistory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ import (
 type writeFlags struct {
 	asOf, selector string
 	yes            bool
+	copy           Copy // nil if the command has no flags of copies
 }
 
 func newUndelete(o Options) *cobra.Command {
@@ -37,18 +39,25 @@ func newUndelete(o Options) *cobra.Command {
 			"namespace and what was in it. It prints what it would do; --yes does it. The\n" +
 			"server checks each object before (a dry run), also against admission and quota.\n\n" +
 			"An object that comes back has a new UID and no status. Owner references lead to\n" +
-			"the new owners. What a controller makes again is left out.",
+			"the new owners. What a controller makes again is left out.\n\n" +
+			"With --from the past is that of a copy (keelson serve --backup-to), which may be\n" +
+			"of another server. Copies are restored to a temporary directory (TMPDIR).",
 		Example: "  kubectl history undelete configmap settings\n" +
 			"  kubectl history undelete secrets -l app=shop --as-of 30m --yes\n" +
-			"  kubectl history undelete namespace shop --yes",
+			"  kubectl history undelete namespace shop --yes\n" +
+			"  kubectl history undelete namespace shop --from s3://bucket/cluster",
 	}
-	c = newCommand(o, c, f.check, func(s *session, args []string) error { return s.undelete(args, &f) })
-	addWriteFlags(c, &f)
+	c = newCommand(o, c, f.check, f.withCopy(func(s *session, args []string) error { return s.undelete(args, &f) }))
+	addWriteFlags(o, c, &f)
 	c.Flags().Lookup("as-of").Usage += "; by default just before the deletion"
 	return c
 }
 
-func addWriteFlags(c *cobra.Command, f *writeFlags) {
+func addWriteFlags(o Options, c *cobra.Command, f *writeFlags) {
+	if o.NewCopy != nil {
+		f.copy = o.NewCopy()
+		f.copy.AddFlags(c)
+	}
 	c.Flags().StringVar(&f.asOf, "as-of", "", asOfUsage)
 	c.Flags().StringVarP(&f.selector, "selector", "l", "", "the objects that had these labels then")
 	c.Flags().BoolVar(&f.yes, "yes", false, "do it; otherwise nothing is changed")
@@ -64,8 +73,10 @@ func (f *writeFlags) check(args []string) error {
 		return errors.New("--selector and names cannot be used together")
 	case f.selector == "" && len(names) == 0:
 		return fmt.Errorf("name the objects: %s NAME, or choose them with --selector", kind)
-	case f.selector != "" && f.asOf == "":
+	case f.selector != "" && f.asOf == "" && !f.named():
 		return errNoAsOf
+	case f.copy != nil:
+		return f.copy.Check()
 	}
 	return nil
 }
@@ -78,7 +89,7 @@ func (s *session) undelete(args []string, f *writeFlags) error {
 	}
 	b := &bringingBack{
 		s: s, rep: &report{s: s, yes: f.yes, verb: "created"},
-		uids: map[types.UID]types.UID{}, failed: map[string]string{}, pending: map[string]bool{},
+		uids: map[types.UID]types.UID{}, failed: map[string]string{}, pending: map[string]bool{}, defined: map[string]bool{},
 	}
 	if f.selector != "" {
 		err = s.undeleteSelected(b, kind, f)
@@ -96,7 +107,11 @@ var errOneNamespace = errors.New("name one namespace: it is undeleted with what 
 
 // undeleteSelected creates the deleted objects again that had the given labels.
 func (s *session) undeleteSelected(b *bringingBack, kinds string, f *writeFlags) error {
-	resources, err := s.catalog.findAll(kinds)
+	past, err := s.past(f.asOf)
+	if err != nil {
+		return err
+	}
+	resources, err := past.findAll(kinds)
 	if err != nil {
 		return err
 	}
@@ -108,22 +123,22 @@ func (s *session) undeleteSelected(b *bringingBack, kinds string, f *writeFlags)
 		names = append(names, r.String())
 	}
 	query := url.Values{
-		"asOf": {f.asOf}, "labelSelector": {f.selector}, "resources": {strings.Join(names, ",")}, "fieldManager": {fieldManager},
+		"asOf": {past.moment()}, "labelSelector": {f.selector}, "resources": {strings.Join(names, ",")}, "fieldManager": {fieldManager},
 	}
 	path := "/apis/" + history.APIVersion + "/namespaces/" + url.PathEscape(s.namespace) + "/undelete"
-	body, err := s.client.request(s.ctx, http.MethodGet, path, query, mediaJSON, nil)
+	body, err := past.client.request(s.ctx, http.MethodGet, path, query, mediaJSON, nil)
 	if kerrors.IsNotFound(err) {
-		return s.client.notServed("undelete")
+		return past.client.notServed("undelete")
 	}
 	if err != nil {
-		return explain(err, f.asOf)
+		return explain(err, past.said(f.asOf))
 	}
 	var plan undelete.Plan
 	if err := kjson.Unmarshal(body, &plan); err != nil {
 		return err
 	}
 	if len(plan.Steps) == 0 {
-		return fmt.Errorf("there were no %s with these labels as of %s", strings.Join(names, ", "), f.asOf)
+		return fmt.Errorf("there were no %s with these labels as of %s", strings.Join(names, ", "), past.said(f.asOf))
 	}
 	b.carryOut(&plan)
 	return nil
@@ -132,7 +147,11 @@ func (s *session) undeleteSelected(b *bringingBack, kinds string, f *writeFlags)
 // undeleteNamed creates the named objects again: a namespace with its content, a definition with its custom
 // resources.
 func (s *session) undeleteNamed(b *bringingBack, kind string, names []string, f *writeFlags) error {
-	r, err := s.catalog.find(kind)
+	past, err := s.past(f.asOf)
+	if err != nil {
+		return err
+	}
+	r, err := past.find(kind)
 	if err != nil {
 		return err
 	}
@@ -145,9 +164,9 @@ func (s *session) undeleteNamed(b *bringingBack, kind string, names []string, f 
 	for _, name := range names {
 		plan, err := s.planOf(r, name, "undelete", f.asOf)
 		if err != nil {
-			return explain(err, f.asOf)
+			return s.explainObject(err, r, name, f.asOf)
 		}
-		if r.isNamespace() && f.asOf == "" && len(plan.Steps) == 1 && plan.Steps[0].Skip == undelete.Exists {
+		if r.isNamespace() && f.asOf == "" && s.copy == nil && len(plan.Steps) == 1 && plan.Steps[0].Skip == undelete.Exists {
 			return fmt.Errorf("the namespace %s exists; to bring back what is missing in it, say as of when with --as-of", name)
 		}
 		b.carryOut(plan)
@@ -155,12 +174,19 @@ func (s *session) undeleteNamed(b *bringingBack, kind string, names []string, f 
 	return nil
 }
 
-// planOf requests the server's plan to create an object again, or to revert it.
+// planOf requests the plan to create an object again, or to revert it.
 func (s *session) planOf(r resource, name, how, asOf string) (*undelete.Plan, error) {
-	query := asOfQuery(asOf)
+	past, err := s.past(asOf)
+	if err != nil {
+		return nil, err
+	}
+	query := asOfQuery(past.asOf)
+	if how == "revert" {
+		query = asOfQuery(past.moment())
+	}
 	query.Set("fieldManager", fieldManager)
 	plan := &undelete.Plan{}
-	return plan, s.client.past(s.ctx, r, s.namespaceOf(r), name, how, query, plan)
+	return plan, past.client.past(s.ctx, r, s.namespaceOf(r), name, how, query, plan)
 }
 
 // bringingBack executes plans.
@@ -172,6 +198,7 @@ type bringingBack struct {
 	failed  map[string]string // refused objects by their old UID, and refused namespaces by their name
 	pending map[string]bool   // the namespaces that do not exist in a dry run
 	waited  bool              // whether it has waited for the default ServiceAccount
+	defined map[string]bool   // the definitions that were created, or would be in a dry run
 }
 
 func resourceOf(st *undelete.Step) resource {
@@ -192,7 +219,7 @@ func (b *bringingBack) carryOut(plan *undelete.Plan) {
 		b.step(&plan.Steps[i])
 	}
 	if b.pending[b.s.namespace] {
-		b.rep.hint = "The server has not checked what is in the namespace, because it does not exist yet."
+		b.rep.hint = cmp.Or(b.rep.hint, "The server has not checked what is in the namespace, because it does not exist yet.")
 	}
 }
 
@@ -217,7 +244,11 @@ func (b *bringingBack) step(st *undelete.Step) {
 		b.rep.skipped(r, st.Name, "its owner or namespace "+owner+" was refused")
 		return
 	}
-	if b.pending[st.Namespace] {
+	if err := b.served(r); err != nil {
+		b.refuse(r, st, err)
+		return
+	}
+	if b.pending[st.Namespace] || b.defined[r.String()] && !b.rep.yes {
 		b.uids[st.UID] = st.UID // its dependents keep this UID: nothing is sent for them either
 		b.rep.done(r, st.Name, st.Notes)
 		return
@@ -237,6 +268,7 @@ func (b *bringingBack) step(st *undelete.Step) {
 		return
 	}
 	b.uids[st.UID] = created.GetUID()
+	b.defined[st.Name] = r.isDefinition() || b.defined[st.Name]
 	if b.rep.yes {
 		if note := b.s.restoreManagers(r, b.renamed(o, st.ManagedFields), created); note != "" {
 			notes = append(notes, note)
@@ -447,12 +479,14 @@ func (r *report) skippedAll(res resource, reason string) { r.line(res.String(), 
 
 func (r *report) refused(res resource, name string, err error) {
 	r.refusal++
+	r.hint = cmp.Or(hintOfCopy(err), r.hint)
 	r.line(res.objectName(name), "refused: "+err.Error())
 }
 
 // refusedAll reports that no objects of a resource could be read.
 func (r *report) refusedAll(res resource, err error) {
 	r.refusal++
+	r.hint = cmp.Or(hintOfCopy(err), r.hint)
 	r.line(res.String(), "refused: "+err.Error())
 }
 

@@ -78,8 +78,8 @@ func (x *Index) Highest() (revision int64) {
 	return revision
 }
 
-// first returns the first moment that can be restored; ok is false if there is no image.
-func (x *Index) first() (first Moment, ok bool) {
+// First returns the first moment that can be restored; ok is false if there is no image.
+func (x *Index) First() (first Moment, ok bool) {
 	for _, l := range x.Lines() {
 		for _, image := range l.Images {
 			if !ok || image.Time.Before(first.Time) {

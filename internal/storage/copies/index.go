@@ -349,7 +349,7 @@ func (x *Index) Plan(t Target) (*Plan, error) {
 			later = l
 		}
 	}
-	first, ok := x.first()
+	first, ok := x.First()
 	switch {
 	case len(x.Epochs) == 0:
 		return nil, ErrEmpty
