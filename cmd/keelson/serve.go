@@ -91,7 +91,7 @@ func newServe(out, errOut io.Writer, p personality) *cobra.Command {
 			c.Flags().VisitAll(func(f *pflag.Flag) { conf.Diagnostics.Flags[f.Name] = f.Value.String() })
 			options := server.Options{FlagGiven: c.Flags().Changed}
 			if p.standby != nil {
-				if options.Handover, err = p.standby.follow(c.Context(), &conf); err != nil || options.Handover == nil {
+				if options.Handover, err = p.standby.follow(c.Context(), &conf, options); err != nil || options.Handover == nil {
 					return err
 				}
 			}

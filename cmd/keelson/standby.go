@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/keelson-dev/keelson/config"
+	"github.com/keelson-dev/keelson/internal/server"
 	"github.com/keelson-dev/keelson/internal/server/offsite"
 	"github.com/keelson-dev/keelson/internal/storage/copies"
 )
@@ -18,6 +19,7 @@ import (
 type standbyFlags struct {
 	from, identity string
 	takeOver       bool
+	serveStale     bool
 }
 
 func newStandby(out, errOut io.Writer) *cobra.Command {
@@ -31,6 +33,8 @@ func newStandby(out, errOut io.Writer) *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&p.standby.from, "from", "", "where the copy is: a directory, or s3://BUCKET/PREFIX")
 	f.StringVar(&p.standby.identity, "identity", "", "file with the private key of age that decrypts an encrypted copy")
+	f.BoolVar(&p.standby.serveStale, "serve-stale", false,
+		"answer reads and watches while following, marked as old; needs the directory pki of the other server")
 	f.BoolVar(&p.standby.takeOver, "takeover", false, "take over as soon as no server holds the lock of the copy")
 	c.SetOut(out)
 	c.SetErr(errOut)
@@ -39,7 +43,7 @@ func newStandby(out, errOut io.Writer) *cobra.Command {
 
 // follow follows the copy until this server may write. It also sets the fields of the configuration that a server needs which can be taken
 // over from. The result is nil if ctx ended.
-func (s *standbyFlags) follow(ctx context.Context, c *config.Config) (*copies.Handover, error) {
+func (s *standbyFlags) follow(ctx context.Context, c *config.Config, o server.Options) (*copies.Handover, error) {
 	switch {
 	case s.from == "":
 		return nil, errors.New("--from must name the copy that is followed")
@@ -66,6 +70,9 @@ func (s *standbyFlags) follow(ctx context.Context, c *config.Config) (*copies.Ha
 	}
 	standby := &offsite.Standby{
 		Config: &c.Storage, Identities: identities, TakeOver: s.takeOver, Name: host, Log: c.Diagnostics.Log,
+	}
+	if s.serveStale {
+		standby.Serve = server.ServeStale(*c, o)
 	}
 	h, err := standby.Run(ctx)
 	if ctx.Err() != nil {

@@ -16,6 +16,7 @@ func (a *api) newAggregator(ctx context.Context, o *apiOptions) (*aggregator.Agg
 		Registry: o.registry, Client: a.client, Resolve: resolveServices(o), ByEndpoints: c.ByEndpoints,
 		Dial: dialServices(o), RejectRedirects: !c.PassRedirects,
 		InFlight: int64(o.config.Requests.MaxInFlight), Log: o.log, Now: o.config.Testing.Clock.Now,
+		ReadOnly: o.config.onlyReads(),
 	}
 	switch {
 	case identity.OwnFrontProxy(&o.config.Config):

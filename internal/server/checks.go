@@ -51,6 +51,11 @@ func (s *starting) checks() []health.Check {
 		})
 	}
 	add("informer-sync", health.Readyz, s.stores.Cached)
+	if f := s.config.Following; f != nil {
+		add("standby", health.Readyz, func(context.Context) error { return errors.New(f.Remark()) })
+		add("shutdown", health.Readyz, s.ending.notStopping)
+		return list // the others are about what the server writes
+	}
 	hook("start-apiserver-admission-initializer", func(context.Context) error {
 		return s.work.AllHealthy(admissionRunners)
 	})
@@ -128,5 +133,8 @@ func (s *starting) newHealth() *health.Handler {
 	}
 	h.Warnings = []func() string{s.stores.Warning, s.directories.copy.Warning}
 	h.Remark = s.directories.copy.Remark
+	if f := s.config.Following; f != nil {
+		h.Remark = f.Remark
+	}
 	return h
 }

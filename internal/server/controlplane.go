@@ -19,7 +19,7 @@ import (
 // leaveTime limits the time in which a stopping server removes itself from the endpoints.
 const leaveTime = 2 * time.Second
 
-// controlPlane maintains the objects that describe the server.
+// controlPlane maintains the objects that describe the server. It is nil in a server that follows another one.
 type controlPlane struct {
 	keeper *bootstrap.Keeper
 	record *peers.Record // the addresses for peers; nil if there can be no peers
@@ -107,4 +107,12 @@ func (p *controlPlane) leave(ctx context.Context) error {
 		err = errors.Join(err, p.record.Leave(ctx))
 	}
 	return err
+}
+
+// updateDangling writes the conditions of flow schemas whose priority level is missing or is there again. p may be nil.
+func (p *controlPlane) updateDangling(ctx context.Context) error {
+	if p == nil {
+		return nil
+	}
+	return p.keeper.UpdateDangling(ctx)
 }

@@ -43,7 +43,7 @@ func newCustom(o *apiOptions, a *api) (*custom, error) {
 	options := convert.Options{Webhooks: c.webhooks, Metrics: conversions}
 	c.Server = crd.New(crd.Options{
 		Registry: o.registry, Rest: a.handler, Client: a.client, Writes: a.writes, Resources: a.resources,
-		Exclusive: storage.IsExclusive(o.store), Documents: c.documents, Log: o.log,
+		Exclusive: storage.IsExclusive(o.store), ReadOnly: o.config.onlyReads(), Documents: c.documents, Log: o.log,
 		Forget: conversions.Forget, Rules: crd.NewRuleMetrics(o.metrics), Now: o.config.Testing.Clock.Now,
 		Activity: o.work.Activity.Part("the controller of custom resources"),
 		Converters: func(name string, spec *apiextensionsv1.CustomResourceDefinitionSpec) (convert.Converter, error) {

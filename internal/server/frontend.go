@@ -82,15 +82,14 @@ func newFrontend(o frontendOptions) (*frontend, error) {
 	f.watches, f.endWatches = context.WithCancel(context.Background())
 	o.chain.Log, o.chain.RequestTimeout = o.log, o.requests.Timeout
 	o.chain.Stop = chain.Stop{
-		Exclusive: o.chain.Stop.Exclusive,
-		Begun:     f.watches, Spread: o.serving.Shutdown.WatchGrace, Running: &f.active, Refusing: f.refusing.Load,
+		Begun: f.watches, Spread: o.serving.Shutdown.WatchGrace, Running: &f.active, Refusing: f.refusing.Load,
 		LongRunning: func() (ended func()) {
 			f.short.Add(-1)
 			return func() { f.short.Add(1) }
 		},
 	}
 	o.chain.Forwarder = f.routes.forwarder
-	o.chain.Browsers.CORSAllowedOrigins, o.chain.HSTSDirectives = o.requests.CORSAllowedOrigins, o.requests.HSTSDirectives
+	o.chain.Browsers.CORSAllowedOrigins, o.chain.Browsers.HSTSDirectives = o.requests.CORSAllowedOrigins, o.requests.HSTSDirectives
 	o.chain.GoawayChance = o.requests.GoawayChance
 	connections := &connectionLog{Handler: o.log.Handler(), handshakeError: handshakeErrors(o.chain.Metrics).Inc}
 	f.server = &http.Server{

@@ -18,7 +18,7 @@ func (s *starting) startFairness(ctx context.Context) (err error) {
 	}
 	s.fairness, err = fairness.Start(ctx, fairness.Options{
 		ReadOnly: c.MaxInFlight, Mutating: c.MaxMutatingInFlight, Registry: s.registry, Custom: s.api.custom.Objects,
-		UpdateDangling: s.controlPlane.keeper.UpdateDangling, BySize: s.gates.Enabled(features.SizeBasedListCostEstimate),
+		UpdateDangling: s.controlPlane.updateDangling, BySize: s.gates.Enabled(features.SizeBasedListCostEstimate),
 		Work: s.work, Log: s.log,
 	})
 	if err == nil {

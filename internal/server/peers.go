@@ -44,7 +44,7 @@ func validatePeers(c *config.Peers, enabled bool) error {
 
 // hasPeers reports whether the feature gate is on and other servers may use the main store.
 func (s *starting) hasPeers() bool {
-	return s.gates.Enabled(features.UnknownVersionInteroperabilityProxy) && !storage.IsExclusive(s.stores.Main)
+	return !s.config.onlyReads() && s.gates.Enabled(features.UnknownVersionInteroperabilityProxy) && !storage.IsExclusive(s.stores.Main)
 }
 
 // peerAddress returns the address for peers, as host:port. It is "" if the feature gate is off or there is no

@@ -48,6 +48,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/stores"
 	"github.com/keelson-dev/keelson/internal/server/version"
 	"github.com/keelson-dev/keelson/internal/server/zpages"
+	"github.com/keelson-dev/keelson/internal/storage"
 )
 
 // auditTime limits the time that a request waits for the audit log in the blocking modes, and the time in which
@@ -191,8 +192,11 @@ func Start(ctx context.Context, configuration config.Config, o Options) (*Server
 // steps are the steps of the start, in order. Steps that fail because of wrong configuration come before those that
 // change anything.
 func (s *starting) steps(ctx context.Context) []step {
-	if s.config.elsewhere != nil {
+	switch {
+	case s.config.elsewhere != nil:
 		return s.copiedSteps(ctx)
+	case s.config.Following != nil:
+		return s.followingSteps(ctx)
 	}
 	return []step{
 		{"read the feature gates", s.readGates},
@@ -423,6 +427,9 @@ func (s *starting) chooseStores() (err error) {
 	if origin := s.config.origin; origin != nil {
 		o.Image = origin.image
 	}
+	if f := s.config.Following; f != nil {
+		o.OpenStore = func(context.Context) (storage.Store, error) { return f.Store, nil }
+	}
 	s.stores, err = stores.New(o)
 	return err
 }
@@ -485,7 +492,7 @@ func (s *starting) buildAuthentication(ctx context.Context) (err error) {
 	s.authentication, err = authentication.New(ctx, authentication.Options{
 		Config: &s.config.Config, FlagGiven: s.config.flagGiven, Files: s.config.files, Own: own,
 		HostPort: s.listener.HostPort(), Advertised: s.listener.AdvertisedHostPort(),
-		Exclusive: s.stores.Exclusive(), Registry: s.registry, Egress: s.egress, Calls: s.calls, Metrics: s.metrics,
+		Exclusive: s.stores.Exclusive() || s.config.onlyReads(), Registry: s.registry, Egress: s.egress, Calls: s.calls, Metrics: s.metrics,
 		Work: s.work, Log: s.log,
 	})
 	if err == nil {
@@ -658,7 +665,10 @@ func (s *starting) buildHTTP() error {
 		Authorization: chain.Authorization{
 			Authorizer: s.authorization, ConstrainedImpersonation: s.gates.Enabled(features.ConstrainedImpersonation),
 		},
-		Tracer: s.records.tracer, Stop: chain.Stop{Exclusive: s.directories.copy.Valid()},
+		Tracer: s.records.tracer, Copy: chain.Copy{Exclusive: s.directories.copy.Valid()},
+	}
+	if f := s.config.Following; f != nil {
+		options.Copy.Standby = f.State
 	}
 	if s.records.traffic != nil {
 		options.Testing = chain.Testing{Record: s.records.traffic.Record, Disturb: s.records.traffic.Disturb}

@@ -19,6 +19,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/gateway/filter/hsts"
 	"github.com/keelson-dev/keelson/internal/machinery/metrics"
 	"github.com/keelson-dev/keelson/internal/machinery/release"
+	"github.com/keelson-dev/keelson/internal/server/offsite"
 	"github.com/keelson-dev/keelson/internal/server/reload"
 	"github.com/keelson-dev/keelson/internal/server/retention"
 	"github.com/keelson-dev/keelson/internal/server/servingcert"
@@ -45,6 +46,9 @@ type Options struct {
 	OpenStore func(context.Context) (storage.Store, error)
 	// Handover is where the server goes on that takes over from another one; nil if it does not.
 	Handover *copies.Handover
+	// Following, unless it is nil, makes the server answer reads of a store that follows another server (keelson standby --serve-stale).
+	// Such a server writes nothing to the store, and its data directory is locked by the standby.
+	Following *offsite.Following
 	// Now is the clock of the budgets of webhooks; nil means time.Now. Tests advance it.
 	Now func() time.Time
 
@@ -64,6 +68,9 @@ type Options struct {
 	// auditBudget and auditFlushTime are Budget and FlushTime of auditing.Options; 0 means the default.
 	auditBudget, auditFlushTime time.Duration
 }
+
+// onlyReads reports whether the server never changes its store, because another server does, or none.
+func (o *Options) onlyReads() bool { return o.Following != nil || o.elsewhere != nil }
 
 // flagGiven reports whether a flag was given on the command line.
 func (o *Options) flagGiven(flag string) bool { return o.FlagGiven != nil && o.FlagGiven(flag) }

@@ -56,7 +56,7 @@ func (s *Server) syncStatus(ctx context.Context, name string) error {
 	s.mu.Lock()
 	d := s.byName[name]
 	s.mu.Unlock()
-	if d == nil {
+	if d == nil || s.o.ReadOnly {
 		return nil
 	}
 	if d.deleting && d.hasFinalizer {

@@ -50,6 +50,8 @@ type Options struct {
 	// Exclusive is true if no other process writes to the store. Objects written after a definition took effect then
 	// need no pruning and defaulting when they are read.
 	Exclusive bool
+	// ReadOnly means that another server sets the conditions of definitions, and deletes the objects of those that are deleted.
+	ReadOnly bool
 	// Converters returns the converter of a definition.
 	Converters func(name string, spec *apiextensionsv1.CustomResourceDefinitionSpec) (convert.Converter, error)
 	// Forget is called with the name of each definition that was removed. It may be nil.

@@ -52,6 +52,8 @@ type Options struct {
 	RejectRedirects bool
 	// InFlight is the largest number of requests, other than watches, that wait for one server at a time. 0 means no limit.
 	InFlight int64
+	// ReadOnly means that another server looks at the extension API servers and writes the status of APIServices, which this one believes.
+	ReadOnly bool
 	Log      *slog.Logger
 	// Now is the time of conditions; nil is time.Now.
 	Now func() time.Time
@@ -113,13 +115,20 @@ func (a *Aggregator) Run(ctx context.Context) {
 		a.mu.Unlock()
 		a.tasks.Wait()
 	}()
+	if !a.o.ReadOnly {
+		a.runRemotes(ctx)
+	}
+	a.informer.Run(ctx)
+}
+
+// runRemotes starts the loops of the remotes, and lets reset and apply start those of others.
+func (a *Aggregator) runRemotes(ctx context.Context) {
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.running = ctx
 	for _, r := range a.remotes {
 		a.run(r)
 	}
-	a.mu.Unlock()
-	a.informer.Run(ctx)
 }
 
 // run starts the loop of a remote. mu is held.

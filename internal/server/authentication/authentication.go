@@ -396,12 +396,10 @@ func (a *Authentication) Filter() authenticate.Options {
 	}
 }
 
-// Start starts the work that follows the keys of an external signer, or creates the server's own key file. It also
+// Start does what Follow does, or creates the server's own key file if there is no external signer. It also
 // starts the tracker of legacy tokens, which records the use of tokens through writer.
 func (a *Authentication) Start(writer legacytokens.Writer) {
-	if a.Keys.signer != nil {
-		a.Work.Go("keys of the token signer", background.Forever(a.Keys.signer.Follow))
-	} else {
+	if !a.Follow() {
 		// Controllers that sign tokens read the key file of a new data directory, so its creation cannot wait for
 		// a request.
 		a.Work.Go("key of service account tokens", func(ctx context.Context) error {
@@ -412,6 +410,15 @@ func (a *Authentication) Start(writer legacytokens.Writer) {
 		})
 	}
 	a.Work.Go(LegacyRunner, background.Forever(func(ctx context.Context) { a.legacy.Run(ctx, writer) }))
+}
+
+// Follow starts the work that follows the keys of an external signer. It reports whether there is one.
+func (a *Authentication) Follow() bool {
+	if a.Keys.signer == nil {
+		return false
+	}
+	a.Work.Go("keys of the token signer", background.Forever(a.Keys.signer.Follow))
+	return true
 }
 
 // keyDelay is the time from the start until the key of service account tokens is generated, if no request needs it

@@ -27,6 +27,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/gateway/filter/requestlog"
 	"github.com/keelson-dev/keelson/internal/gateway/filter/requestmetrics"
 	"github.com/keelson-dev/keelson/internal/gateway/filter/retryafter"
+	"github.com/keelson-dev/keelson/internal/gateway/filter/standby"
 	tracingfilter "github.com/keelson-dev/keelson/internal/gateway/filter/tracing"
 	"github.com/keelson-dev/keelson/internal/machinery/fairshare"
 	"github.com/keelson-dev/keelson/internal/machinery/metrics"
@@ -49,11 +50,11 @@ type Options struct {
 	Forwarder func(*http.Request) http.Handler
 	// Audit is nil if auditing is not configured.
 	Audit *audit.Auditor
-	// The filters of HSTSDirectives and GoawayChance are omitted if their options are empty or 0.
-	HSTSDirectives []string
-	GoawayChance   float64
-	Browsers       Browsers
-	Testing        Testing
+	// The filter of GoawayChance is omitted if it is 0.
+	GoawayChance float64
+	Browsers     Browsers
+	Copy         Copy
+	Testing      Testing
 	// Tracer is nil if tracing is not configured.
 	Tracer *tracing.Tracer
 }
@@ -64,11 +65,21 @@ type Authorization struct {
 	ConstrainedImpersonation bool // the feature gate
 }
 
-// Browsers are the options of the filters that answer browsers before they are authenticated.
+// Browsers are the options of the filters that are for browsers.
 type Browsers struct {
+	HSTSDirectives     []string // no filter if empty
 	CORSAllowedOrigins []string // no filter if empty
 	// Unauthenticated is the filter of package unauthenticated; nil if no page is open.
 	Unauthenticated func(http.Handler) http.Handler
+}
+
+// Copy says what a server may answer that is one of several with the same data (docs/availability.md).
+type Copy struct {
+	// Exclusive reports whether no other server can have taken over the data of this one; nil if none may. If it returns false, nothing is
+	// answered.
+	Exclusive func() bool
+	// Standby returns how old answers are if the server follows another one; nil if it does not.
+	Standby func() standby.State
 }
 
 // Testing are the filters of package traffic, for tests of clients. They are nil otherwise.
@@ -76,7 +87,7 @@ type Testing struct {
 	Record, Disturb func(http.Handler) http.Handler
 }
 
-// Stop configures what happens to requests when the server stops, or may not answer any more.
+// Stop configures what happens to requests when the server stops.
 type Stop struct {
 	// Begun ends when the server stops; then long-running requests are ended.
 	Begun context.Context
@@ -89,9 +100,6 @@ type Stop struct {
 	LongRunning func() (ended func())
 	// Refusing reports whether new requests are answered 429, because the server stops.
 	Refusing func() bool
-	// Exclusive reports whether no other server can have taken over the data of this one; nil if none may. If it returns false, nothing is
-	// answered.
-	Exclusive func() bool
 }
 
 const (
@@ -112,8 +120,8 @@ func New(h http.Handler, o Options) http.Handler {
 		o.Audit.Begin,
 		requestlog.New(o.Log),
 		retryafter.New(o.Stop.Refusing),
-		exclusive.New(o.Stop.Exclusive),
-		hsts.New(o.HSTSDirectives),
+		exclusive.New(o.Copy.Exclusive),
+		hsts.New(o.Browsers.HSTSDirectives),
 		cachecontrol.New(),
 		goaway.New(o.GoawayChance, nil),
 		deadline.New(deadline.Options{
@@ -130,6 +138,7 @@ func New(h http.Handler, o Options) http.Handler {
 		{Filter: tracingfilter.Server(o.Tracer)},
 		{Name: "audit", Filter: o.Audit.Filter},
 		o.impersonation(),
+		{Filter: standby.New(o.Copy.Standby)},
 		{Filter: o.Testing.Disturb},
 		{Name: "priorityandfairness", Filter: o.Limit},
 		{Name: "authorization", Filter: authorize.New(o.Authorization.Authorizer, authorize.NewMetrics(o.Metrics))},

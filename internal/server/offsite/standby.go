@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"filippo.io/age"
@@ -34,12 +35,17 @@ type Standby struct {
 	TakeOver bool
 	// Name says to people which server this is.
 	Name string
-	Log  *slog.Logger
+	// Serve, unless it is nil, starts a server for reads of what follows the copy. Run calls end before that store is closed, and Serve again
+	// when there is another one.
+	Serve func(context.Context, *Following) (end func(), err error)
+	Log   *slog.Logger
 
-	bucket   bucket.Bucket
-	lock     *copies.Lock
-	follower *copies.Follower
-	problem  *string // the last error that was logged, "" for none; nil at first
+	bucket     bucket.Bucket
+	lock       *copies.Lock
+	follower   *copies.Follower
+	problem    *string // the last error that was logged, "" for none; nil at first
+	last       atomic.Pointer[look]
+	endServing func() // nil while nothing is served
 }
 
 // Run follows the copy until this server is the one that may write. The data directory then has the store with which it starts.
@@ -72,6 +78,7 @@ func (s *Standby) Run(ctx context.Context) (h *copies.Handover, err error) {
 	following := datadir.Following(s.Config.DataDir)
 	s.follower = &copies.Follower{
 		Bucket: b, Identities: s.Identities, Work: following + ".images", Store: embedded.Options{Dir: following, Logger: s.Log},
+		BeforeClose: s.stopServing,
 	}
 	defer func() { err = errors.Join(err, s.follower.Close(), os.RemoveAll(s.follower.Work)) }()
 	renewing, stop := context.WithCancel(ctx)
@@ -83,6 +90,9 @@ func (s *Standby) Run(ctx context.Context) (h *copies.Handover, err error) {
 			return h, nil
 		}
 		s.report(err)
+		if err := s.serve(ctx); err != nil {
+			return nil, err
+		}
 		if err := background.Sleep(ctx, pollInterval); err != nil {
 			return nil, err
 		}
@@ -119,7 +129,9 @@ func (s *Standby) report(err error) {
 
 // look does one step. It returns a Handover when this server may write.
 func (s *Standby) look(ctx context.Context) (*copies.Handover, error) {
-	if err := s.place(ctx); err != nil {
+	began := copies.SinceBoot()
+	server, err := s.place(ctx)
+	if err != nil {
 		return nil, err
 	}
 	x, err := copies.ReadIndex(ctx, s.bucket)
@@ -133,6 +145,7 @@ func (s *Standby) look(ctx context.Context) (*copies.Handover, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.last.Store(&look{began, s.follower.Position(), server})
 	s.lock.Force = promoted(s.Config.DataDir)
 	if !s.TakeOver && !s.lock.Force {
 		return nil, nil
@@ -183,18 +196,18 @@ func shared(held *copies.HeldError) error {
 	return nil
 }
 
-// place makes sure that the place is the one that was found there at first, and remembers it.
-func (s *Standby) place(ctx context.Context) error {
+// place makes sure that the place is the one that was found there at first, and remembers it. It returns who holds the lock.
+func (s *Standby) place(ctx context.Context) (holder string, err error) {
 	r, err := copies.ReadRecord(s.record(), s.Config.Backup.To)
 	if err != nil {
-		return err
+		return "", err
 	}
 	s.lock.Expect(r.Place)
-	found, err := s.lock.Look(ctx)
+	found, holder, err := s.lock.Look(ctx)
 	if err != nil || found == r.Place {
-		return err
+		return holder, err
 	}
-	return copies.UpdateRecord(s.record(), s.Config.Backup.To, func(r *copies.Record) { r.Place = found })
+	return holder, copies.UpdateRecord(s.record(), s.Config.Backup.To, func(r *copies.Record) { r.Place = found })
 }
 
 // ownStore reports whether no other server has written to the copy since the store in the data directory did, or was restored from it; or
@@ -224,8 +237,16 @@ func (s *Standby) install(h *copies.Handover) error {
 	if err := os.Rename(datadir.Following(dir), store); err != nil {
 		return err
 	}
+	if err := errors.Join(s.installFiles(), syncDir(dir)); err != nil {
+		return err
+	}
+	return copies.UpdateRecord(s.record(), s.Config.Backup.To, func(r *copies.Record) { r.Epoch, r.Restored = h.Epoch, false })
+}
+
+// installFiles writes those files of the copy that the data directory does not have.
+func (s *Standby) installFiles() error {
 	for name, content := range s.follower.Files() {
-		path := filepath.Join(dir, name)
+		path := filepath.Join(s.Config.DataDir, name)
 		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) || !filepath.IsLocal(name) {
 			continue
 		}
@@ -233,10 +254,7 @@ func (s *Standby) install(h *copies.Handover) error {
 			return err
 		}
 	}
-	if err := syncDir(dir); err != nil {
-		return err
-	}
-	return copies.UpdateRecord(s.record(), s.Config.Backup.To, func(r *copies.Record) { r.Epoch, r.Restored = h.Epoch, false })
+	return nil
 }
 
 // syncDir makes the names in a directory durable.

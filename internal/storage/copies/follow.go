@@ -9,6 +9,7 @@ import (
 
 	"filippo.io/age"
 
+	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/bucket"
 	"github.com/keelson-dev/keelson/internal/storage/changelog"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
@@ -21,6 +22,9 @@ type Follower struct {
 	// Store says where the store is. Work is a directory for images while they are read. What is in both directories is removed at first.
 	Store embedded.Options
 	Work  string
+	// BeforeClose, unless it is nil, is called before the store is closed: when the store is made anew, when this server takes over, and by
+	// Close. What reads the store (Reads) has to end then.
+	BeforeClose func()
 
 	store    *embedded.Follower
 	restored Restored
@@ -38,6 +42,14 @@ type Position struct {
 
 // Position returns how far the Follower has come.
 func (f *Follower) Position() Position { return Position{f.position, f.restored.Time} }
+
+// Reads returns the store for readers, nil while there is none. It is valid until BeforeClose is called.
+func (f *Follower) Reads() storage.Store {
+	if f.store == nil {
+		return nil
+	}
+	return f.store.Reads()
+}
 
 // Files returns the files of the server that the copy has.
 func (f *Follower) Files() map[string][]byte { return f.restored.Files }
@@ -168,6 +180,9 @@ func (f *Follower) TakeOver(ctx context.Context, lock *Lock) (*Handover, error) 
 func (f *Follower) Close() error {
 	if f.store == nil {
 		return nil
+	}
+	if f.BeforeClose != nil {
+		f.BeforeClose()
 	}
 	err := f.store.Close()
 	f.store = nil

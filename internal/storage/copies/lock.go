@@ -167,12 +167,15 @@ func (l *Lock) Expect(place string) {
 	l.expect = place
 }
 
-// Look returns the place of the lock, "" if there is no lock yet.
-func (l *Lock) Look(ctx context.Context) (place string, err error) {
+// Look returns the place of the lock, "" if there is no lock yet, and the name of its holder, "" if nobody holds it.
+func (l *Lock) Look(ctx context.Context) (place, holder string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	content, _, err := l.load(ctx)
-	return content.Place, err
+	if content.Released {
+		content.Name = ""
+	}
+	return content.Place, content.Name, err
 }
 
 // Place returns the place of the lock that is held.
