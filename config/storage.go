@@ -58,14 +58,14 @@ type Storage struct {
 }
 
 // Backup configures a copy of the data that a server keeps elsewhere, and that has each change soon after it was made. Out of it the data
-// can be restored as it was at any moment of Retention. It is not for StorageEtcd.
+// can be restored as it was at any moment of Retention.
 type Backup struct {
 	// To is where the copy is: a directory, such as one on another machine that is mounted here, or s3://BUCKET/PREFIX. Each server
-	// needs a place of its own. The default is none: there is no copy (--backup-to).
+	// needs a place of its own, but those on one etcd cluster name the same one: one of them writes. The default is none: there is no copy (--backup-to).
 	To string `flag:"backup-to"`
 	// Mode is BackupAsync or BackupSync. With BackupSync a change is answered, and visible, only when the copy has it: nothing that was
 	// answered is lost with the machine, and every write waits for the place of the copy. While that cannot be reached, writes wait until
-	// their time is up. The default is BackupAsync (--backup-mode).
+	// their time is up. BackupSync is not for StorageEtcd. The default is BackupAsync (--backup-mode).
 	Mode string `flag:"backup-mode"`
 	// Exclusive makes the server answer only while it holds the lock of the copy. A standby that follows the copy takes the lock when this
 	// server is gone, and the two never both answer. The default is false (--backup-exclusive).

@@ -89,8 +89,10 @@ func (s *Storage) validateBackup(m *mistakes) {
 			m.add("{Storage.Backup.Mode}=%s, {Storage.Backup.Exclusive}, {Storage.Backup.RecipientsFile}, {Storage.Backup.Keys} and "+
 				"--backup-s3-* need {Storage.Backup.To}", BackupSync)
 		}
-	case s.Backend == StorageEtcd:
-		m.add("{Storage.Backup.To} is not for data in etcd: save it with `etcdctl snapshot save`")
+	case s.Backend == StorageEtcd && c.Mode == BackupSync:
+		m.add("{Storage.Backup.Mode}=%s is not for data in etcd, which other servers write too", BackupSync)
+	case s.Backend == StorageEtcd && s.DataDir == "":
+		m.add("{Storage.Backup.To} needs {Storage.DataDir} if the data is in etcd, for what is copied of it")
 	case c.Keys && c.RecipientsFile == "":
 		m.add("{Storage.Backup.Keys} needs {Storage.Backup.RecipientsFile}: keys are copied only if the copy is encrypted")
 	case c.Exclusive && s.Backend != StorageEmbedded:

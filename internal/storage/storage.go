@@ -93,6 +93,8 @@ type Event struct {
 	Deleted bool
 	// Prev is the entry before the change; its ModRevision is 0 if the key did not exist.
 	Prev Entry
+	// Lease is the lease of etcd whose end deletes the key. It is 0 if there is none, and in stores without leases.
+	Lease int64
 }
 
 // Entry is a key with its value and its revisions.

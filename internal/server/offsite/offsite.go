@@ -21,6 +21,9 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/bucket"
 	"github.com/keelson-dev/keelson/internal/storage/copies"
+	"github.com/keelson-dev/keelson/internal/storage/embedded"
+	"github.com/keelson-dev/keelson/internal/storage/etcd"
+	"github.com/keelson-dev/keelson/internal/storage/mirror"
 )
 
 const (
@@ -37,7 +40,7 @@ const (
 type Copy struct {
 	config     *config.Storage
 	bucket     bucket.Bucket
-	close      func() error
+	closers    []func() error // in the order in which they are called
 	recipients []age.Recipient
 	metrics    *metrics.Metrics
 	log        *slog.Logger
@@ -63,7 +66,7 @@ func Open(ctx context.Context, c *config.Storage, m *metrics.Metrics, log *slog.
 		return nil, err
 	}
 	return &Copy{
-		config: c, bucket: b, close: closeBucket, recipients: recipients, metrics: m, log: log, attached: make(chan struct{}),
+		config: c, bucket: b, closers: []func() error{closeBucket}, recipients: recipients, metrics: m, log: log, attached: make(chan struct{}),
 	}, nil
 }
 
@@ -94,12 +97,12 @@ func (y *Copy) Attach(ctx context.Context, source Source) error {
 	if y == nil {
 		return nil
 	}
-	store, ok := source.Store.(copies.Store)
-	if !ok {
-		return errors.New("the store has no changes that can be copied")
+	store, identity, err := y.copied(ctx, source.Store)
+	if err != nil {
+		return err
 	}
 	c, record := &y.config.Backup, ""
-	if y.config.Backend == config.StorageEmbedded {
+	if y.config.Backend != config.StorageMemory {
 		record = datadir.CopyRecord(y.config.DataDir)
 	}
 	holder, err := copies.Holder(record, c.To)
@@ -109,7 +112,7 @@ func (y *Copy) Attach(ctx context.Context, source Source) error {
 	options := copies.Options{
 		Store: store, Bucket: y.bucket, Interval: c.Interval, Retention: c.Retention, Recipients: y.recipients,
 		Program: version.Program(), Record: record, To: c.To, Now: time.Now, Log: y.log,
-		Lock: &copies.Lock{Bucket: y.bucket, Holder: holder, Name: source.Name, Time: lockTime, Since: copies.SinceBoot},
+		Lock: &copies.Lock{Bucket: y.bucket, Holder: holder, Name: source.Name, Source: identity, Time: lockTime, Since: copies.SinceBoot},
 	}
 	if c.Keys {
 		options.Files = source.Keys
@@ -134,6 +137,29 @@ func (y *Copy) Attach(ctx context.Context, source Source) error {
 	y.register(y.metrics)
 	close(y.attached)
 	return nil
+}
+
+// copied returns the store that is copied, and Lock.Source.
+func (y *Copy) copied(ctx context.Context, s storage.Store) (store copies.Store, identity string, err error) {
+	cluster, ok := s.(*etcd.Store)
+	if !ok {
+		store, ok = s.(copies.Store)
+		if !ok {
+			err = errors.New("the store has no changes that can be copied")
+		}
+		return store, "", err
+	}
+	if y.config.Etcd.Overrides != nil {
+		y.log.Warn("the copy of the data does not have the resources of --etcd-servers-overrides")
+	}
+	dir := datadir.Mirror(y.config.DataDir)
+	m := mirror.New(mirror.Options{
+		Source: cluster, Bucket: y.bucket, Work: dir + ".images", Log: y.log,
+		Store: embedded.Options{Dir: dir, Hold: true, Logger: y.log},
+	})
+	y.closers = append([]func() error{m.Close}, y.closers...)
+	identity, err = cluster.Identity(ctx)
+	return m, identity, err
 }
 
 // begin makes sure that this server may write, and that it has all changes of the copy.
@@ -248,7 +274,11 @@ func (y *Copy) Close() error {
 	if y == nil {
 		return nil
 	}
-	return y.close()
+	var errs []error
+	for _, closeOne := range y.closers {
+		errs = append(errs, closeOne())
+	}
+	return errors.Join(errs...)
 }
 
 // Behind is how much of the store is not in the copy.
@@ -294,6 +324,9 @@ func (y *Copy) Warning() string {
 func (y *Copy) Remark() string {
 	if y == nil {
 		return ""
+	}
+	if other := y.shipper.Status().Other; other != "" {
+		return "the copy of the data is written by " + other
 	}
 	return "the copy of the data is " + y.Behind(context.Background()).String()
 }

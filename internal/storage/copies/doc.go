@@ -22,6 +22,6 @@
 //
 // # Order of the files
 //
-// bucket.go (Bucket), directory.go (a bucket that is a directory), index.go (what a bucket has, and which objects give a state), ship.go
+// index.go (what a bucket has, and which objects give a state), ship.go
 // (Shipper), maintain.go (merged segments, images and retention), restore.go.
 package copies

@@ -139,6 +139,18 @@ func (f *Follower) restart(ctx context.Context, x *Index) error {
 	return nil
 }
 
+// CatchUp applies all that is in the copy. No other process writes to it.
+func (f *Follower) CatchUp(ctx context.Context) error {
+	// A listing is not a snapshot of the bucket: two of them have to agree on the end.
+	for before := int64(-1); before != f.position; {
+		before = f.position
+		if err := f.Step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Handover is where a server goes on that takes over from another one.
 type Handover struct {
 	// Epoch is the newest epoch of the other servers, Revision the last revision that is in the copy.
@@ -162,12 +174,8 @@ func (f *Follower) TakeOver(ctx context.Context, lock *Lock) (*Handover, error) 
 			return nil, err
 		}
 	}
-	// A listing is not a snapshot of the bucket: two of them have to agree on the end.
-	for before := int64(-1); before != f.position; {
-		before = f.position
-		if err := f.Step(ctx); err != nil {
-			return nil, fmt.Errorf("the lock of the copy was taken, but not all changes could be read: %w", err)
-		}
+	if err := f.CatchUp(ctx); err != nil {
+		return nil, fmt.Errorf("the lock of the copy was taken, but not all changes could be read: %w", err)
 	}
 	if !lock.Valid() { // then another server may have written meanwhile
 		return nil, errLockEnded

@@ -1,6 +1,7 @@
 package copies
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -34,6 +35,8 @@ type lockContent struct {
 	// Place is a random text that is made with the first lock and stays, so that a place that was emptied, or a directory whose
 	// file system is not mounted, is not taken for the one before.
 	Place string `json:"place"`
+	// Source is Lock.Source of the first holder.
+	Source string `json:"source,omitempty"`
 	// Exclusive is set by a server that answers only while it holds the lock.
 	Exclusive bool `json:"exclusive,omitempty"`
 	// Released is set by a holder that has ended.
@@ -43,6 +46,14 @@ type lockContent struct {
 // ErrOtherPlace is the error of a Lock if the place is not the one that was used before.
 var ErrOtherPlace = errors.New("this is not the place of the copy that the data directory has used before: it was emptied, or another " +
 	"file system is mounted there, or none. If that is meant, remove copy.json from the data directory")
+
+// SourceError is the error of Acquire if the copy is of other data than that of this process.
+type SourceError struct{ Has, Want string }
+
+func (e *SourceError) Error() string {
+	name := func(source string) string { return cmp.Or(source, "a store that one server has alone") }
+	return fmt.Sprintf("this is the copy of other data: of %s, not of %s. Name an empty place", name(e.Has), name(e.Want))
+}
 
 // ErrLost is the error of a holder that another writer has replaced.
 var ErrLost = errors.New("another server has taken over the copy")
@@ -71,6 +82,8 @@ type Lock struct {
 	// Holder and Name are lockContent.Holder and Name. A process may take the lock of another one with the same Holder at once, so the
 	// other one must have ended.
 	Holder, Name string
+	// Source tells the data from those of others, if several processes have them. It is "" if only this one has.
+	Source string
 	// Time is how long the lock is valid after each change of it.
 	Time time.Duration
 	// Since returns the time since a fixed moment, by a clock that nobody sets and that runs while the machine sleeps.
@@ -136,6 +149,9 @@ func (l *Lock) Acquire(ctx context.Context, atLeast int64) error {
 	content, tag, err := l.load(ctx)
 	if err != nil {
 		return err
+	}
+	if tag != "" && content.Source != l.Source {
+		return &SourceError{content.Source, l.Source}
 	}
 	now, held := l.Since(), &HeldError{Name: content.Name, Epoch: content.Epoch}
 	if tag != "" && content.Holder != l.Holder && !content.Released {
@@ -284,7 +300,7 @@ func (l *Lock) load(ctx context.Context) (content lockContent, tag string, err e
 // change writes the lock. It is valid from the moment at which the write began.
 func (l *Lock) change(ctx context.Context, tag string, content lockContent) error {
 	content.Holder, content.Name, content.Milliseconds = l.Holder, l.Name, l.Time.Milliseconds()
-	content.Process, content.Exclusive = l.process, l.Exclusive
+	content.Process, content.Exclusive, content.Source = l.process, l.Exclusive, l.Source
 	b, err := json.Marshal(content)
 	if err != nil {
 		return err

@@ -21,13 +21,26 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 )
 
-// Store is a store of which a copy can be kept.
+// Store is a store of which a copy can be kept. All methods but Export and Hold are those of storage.Store and storage.History.
 type Store interface {
-	storage.Store
-	storage.History
+	Revision(ctx context.Context) (int64, error)
+	Stats() storage.Stats
+	Floor(scope storage.Scope) int64
+	Changes(ctx context.Context, r storage.ChangesRequest) (storage.ChangesResult, error)
+	WrittenAt(ctx context.Context, revision int64) (time.Time, []byte, error)
 	Export(ctx context.Context) (*embedded.Export, error)
 	// Hold keeps all changes after a revision. written is Stats.WrittenBytes at that revision.
 	Hold(revision, written int64)
+}
+
+// Shared is a Store that every process can make which takes the lock, because all of them use the data. Lock.Source is set.
+type Shared interface {
+	Store
+	// Open makes the store, unless it is there and keeps up with the data: as the copy has it, with all changes since, or anew. This process
+	// holds the lock.
+	Open(ctx context.Context) error
+	// Close gives the store up. Later calls of the other methods fail until Open is called again.
+	Close() error
 }
 
 // Options say what is copied, and where. Store, Bucket, Lock, Now and Log must be set.
@@ -70,6 +83,8 @@ type Status struct {
 	Err     error
 	// StoreBytes is storage.Stats.WrittenBytes at Revision.
 	StoreBytes int64
+	// Other is the server that writes the copy, "" if it is this one. Only a Shared store can be copied by another one.
+	Other string
 	// Objects and Bytes are what this process has written, Images the images among them.
 	Objects, Bytes, Images int64
 }
@@ -78,7 +93,8 @@ type Status struct {
 type Shipper struct {
 	Options
 	writer     *writer
-	imageBytes int64 // see minImageBytes
+	shared     Shared // Options.Store, nil if that is not shared
+	imageBytes int64  // see minImageBytes
 
 	wake chan struct{} // capacity 1; receives when Confirm waits
 	runs atomic.Bool   // Run has not ended
@@ -98,6 +114,7 @@ var ErrForeign = errors.New("the copy has changes of another server")
 func NewShipper(o Options) (*Shipper, error) {
 	w := &writer{bucket: o.Bucket, lock: o.Lock, recipients: o.Recipients, program: o.Program}
 	s := &Shipper{Options: o, writer: w, imageBytes: minImageBytes, wake: make(chan struct{}, 1), moved: make(chan struct{})}
+	s.shared, _ = o.Store.(Shared)
 	if len(o.Recipients) == 0 {
 		return s, nil
 	}
@@ -114,6 +131,9 @@ func (s *Shipper) Status() Status {
 	status.Objects, status.Bytes = s.writer.objects.Load(), s.writer.bytes.Load()
 	return status
 }
+
+// otherPause is the longest time between two looks at the lock that another process holds.
+const otherPause = 5 * time.Second
 
 // longestPause is the longest time between two tries while the bucket fails.
 const longestPause = 30 * time.Second
@@ -135,9 +155,18 @@ func (s *Shipper) Run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		other := s.otherWriter(err)
+		if other {
+			err = nil
+		}
 		s.note(err)
-		if pause = min(2*pause, max(longestPause, s.Interval)); err == nil {
+		switch {
+		case other:
+			pause = min(s.Lock.Time/renewals, otherPause)
+		case err == nil:
 			pause = s.Interval
+		default:
+			pause = min(2*pause, max(longestPause, s.Interval))
 		}
 		select {
 		case <-ctx.Done():
@@ -145,6 +174,18 @@ func (s *Shipper) Run(ctx context.Context) {
 		case <-s.woken(err):
 		}
 	}
+}
+
+// otherWriter reports whether a step has failed because another process copies the shared store, and records that.
+func (s *Shipper) otherWriter(err error) bool {
+	var held *HeldError
+	other := s.shared != nil && errors.As(err, &held)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.status.Other = ""; other {
+		s.status.Other = held.Name
+	}
+	return other
 }
 
 // woken returns the channel that ends the pause early. After an error the pause is not ended early.
@@ -219,6 +260,9 @@ const maintenancePause = time.Second
 func (s *Shipper) Finish(ctx context.Context) error {
 	if s.runs.Load() {
 		return errors.New("an earlier request to the bucket has not ended")
+	}
+	if s.shared != nil && s.Lock.Epoch() == 0 {
+		return nil // another process copies the changes
 	}
 	defer s.forget()
 	err := s.step(ctx)
@@ -362,7 +406,7 @@ func (s *Shipper) begin(ctx context.Context) error {
 	if s.Lost != nil && s.Lock.Epoch() == 0 {
 		return ErrLost
 	}
-	if err := s.Acquire(ctx); err != nil {
+	if err := s.take(ctx); err != nil {
 		return err
 	}
 	if s.Handover != nil && s.Handover.Next > 0 {
@@ -398,6 +442,22 @@ func (s *Shipper) begin(ctx context.Context) error {
 		return err
 	}
 	return s.newLine(ctx)
+}
+
+// take takes the lock and opens the store, if that is not done.
+func (s *Shipper) take(ctx context.Context) error {
+	if s.shared == nil {
+		return s.Acquire(ctx)
+	}
+	if s.Lock.Epoch() == 0 { // another process may have written since
+		if err := s.shared.Close(); err != nil {
+			return err
+		}
+	}
+	if err := s.Acquire(ctx); err != nil {
+		return err
+	}
+	return s.shared.Open(ctx)
 }
 
 // TakeOver goes on where another server has ended (Options.Handover). Between the last revision that it has copied and the first one of
@@ -442,6 +502,9 @@ func (s *Shipper) TakeOver(ctx context.Context) error {
 // foreign returns ErrForeign unless the store may begin a new line of history in a copy that it does not go on in, and that ends at a
 // revision: because it was restored from there, or because it has written the end itself, and does not have all changes since any more.
 func (s *Shipper) foreign(ctx context.Context, newest, end int64) error {
+	if s.shared != nil {
+		return nil // the copy is of the same data (Lock.Source), but changes are missing
+	}
 	r, err := ReadRecord(s.Record, s.To)
 	if err != nil || s.Record == "" || r.Restored && r.Epoch >= newest {
 		return err
@@ -560,6 +623,9 @@ func (s *Shipper) follows(ctx context.Context, l *Line, revision int64, at time.
 		return true, nil // nobody else writes to this epoch
 	}
 	written, _, err := s.Store.WrittenAt(ctx, revision)
+	if err == nil && written.IsZero() && s.shared != nil {
+		return true, nil // it has all changes since, and began there, with an image
+	}
 	if err == nil && written.IsZero() { // a revision that a takeover left out
 		r, err := ReadRecord(s.Record, s.To)
 		return err == nil && r.Place != "" && r.Epoch >= l.Epochs[0], err

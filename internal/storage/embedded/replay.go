@@ -104,6 +104,9 @@ func (f *Follower) Close() error { return f.s.Close() }
 // Follower.
 func (f *Follower) Reads() storage.Store { return followed{f.s} }
 
+// Source returns the store for what copies its changes elsewhere. It must not be written to.
+func (f *Follower) Source() *Store { return f.s }
+
 // followed is Follower.Reads.
 type followed struct{ s *Store }
 

@@ -387,7 +387,7 @@ func (a *assembler) add(r *pb.WatchResponse) (storage.Batch, error) {
 		if e.Kv.ModRevision < a.next {
 			continue
 		}
-		out := storage.Event{Deleted: e.Type == clientv3.EventTypeDelete, Entry: a.entry(e.Kv)}
+		out := storage.Event{Deleted: e.Type == clientv3.EventTypeDelete, Entry: a.entry(e.Kv), Lease: e.Kv.Lease}
 		switch {
 		case e.PrevKv != nil:
 			out.Prev = a.entry(e.PrevKv)
