@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"reflect"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -23,7 +24,7 @@ var testHeader = Header{Epoch: 3, After: 100, Program: "test"}
 func segment(t testing.TB, h Header, through int64, list []Transaction) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	w, err := NewWriter(&out, h)
+	w, err := NewWriter(&out, h, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +186,7 @@ func TestRefusedTransactions(t *testing.T) {
 		"a negative deadline":  {{Revision: 101, Operations: []Operation{{Key: "/a", Deadline: -1}}}},
 		"too large":            {{Revision: 101, Operations: []Operation{{Key: "/a", Value: make([]byte, blockfile.MaxPayload)}}}},
 	} {
-		w, err := NewWriter(io.Discard, testHeader)
+		w, err := NewWriter(io.Discard, testHeader, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -197,15 +198,51 @@ func TestRefusedTransactions(t *testing.T) {
 		}
 		w.Abort()
 	}
-	w, err := NewWriter(io.Discard, testHeader)
+	w, err := NewWriter(io.Discard, testHeader, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := w.Close(99); err == nil {
 		t.Error("a segment ended before it began")
 	}
-	if _, err := NewWriter(io.Discard, Header{After: -1}); err == nil {
+	if _, err := NewWriter(io.Discard, Header{After: -1}, 0); err == nil {
 		t.Error("a segment began after a negative revision")
+	}
+}
+
+// TestSmallSegment checks that a segment whose size is known needs memory for that size, when it is written and when it is read.
+func TestSmallSegment(t *testing.T) {
+	const size, count = 50 << 10, 10
+	var list []Transaction
+	for i := range int64(count) {
+		list = append(list, Transaction{Revision: 101 + i, Time: time.UnixMilli(1e12), By: []byte("a"), Operations: []Operation{
+			{Key: "/a", Value: bytes.Repeat([]byte("0123456789"), size/10)},
+		}})
+	}
+	allocated := func(size int64) uint64 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		var out bytes.Buffer
+		w, err := NewWriter(&out, testHeader, size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range list {
+			if err := w.Write(x); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := w.Close(100 + count); err != nil {
+			t.Fatal(err)
+		}
+		if _, got, _, err := readAll(out.Bytes()); err != nil || !reflect.DeepEqual(got, list) {
+			t.Fatalf("%d transactions, %v", len(got), err)
+		}
+		runtime.ReadMemStats(&after)
+		return after.TotalAlloc - before.TotalAlloc
+	}
+	if known, unknown := allocated(size*count), allocated(0); known > unknown/4 {
+		t.Errorf("%d bytes were allocated, and %d without the size", known, unknown)
 	}
 }
 
@@ -266,7 +303,7 @@ func BenchmarkWrite(b *testing.B) {
 		}
 	}
 	size := &counter{}
-	w, err := NewWriter(size, testHeader)
+	w, err := NewWriter(size, testHeader, 0)
 	if err != nil {
 		b.Fatal(err)
 	}

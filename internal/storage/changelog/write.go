@@ -15,6 +15,21 @@ import (
 // window is how far back, in bytes, the compression finds what is the same: the versions of some thousand objects.
 const window = 8 << 20
 
+// windowFor returns the window for a segment: a power of two.
+func windowFor(size int64) int {
+	if size <= 0 {
+		return window
+	}
+	n := minWindow
+	for n < window && int64(n) < size {
+		n *= 2
+	}
+	return n
+}
+
+// minWindow is the smallest window.
+const minWindow = 64 << 10
+
 // Writer writes a segment. After an error it cannot be used any more.
 type Writer struct {
 	zipped *zstd.Encoder
@@ -24,8 +39,10 @@ type Writer struct {
 	totals Totals
 }
 
-// NewWriter writes the header of a segment. The caller adds transactions with Write and must call Close, or Abort after an error.
-func NewWriter(w io.Writer, h Header) (*Writer, error) {
+// NewWriter writes the header of a segment. The caller adds transactions with Write and must call Close, or Abort after an error. size is
+// how many bytes the keys and values will have, so that a small segment needs little memory, also when it is read; 0 means that it is not
+// known.
+func NewWriter(w io.Writer, h Header, size int64) (*Writer, error) {
 	if h.After < 0 {
 		return nil, fmt.Errorf("a segment cannot begin after revision %d", h.After)
 	}
@@ -33,7 +50,7 @@ func NewWriter(w io.Writer, h Header) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	zipped, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(window), zstd.WithEncoderCRC(false))
+	zipped, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(windowFor(size)), zstd.WithEncoderCRC(false))
 	if err != nil {
 		return nil, err
 	}

@@ -122,7 +122,7 @@ func (s *Shipper) mergeable(l *Line, span time.Duration) (list []Segment) {
 func (s *Shipper) mergeSegments(ctx context.Context, l *Line, list []Segment) error {
 	first, last := list[0], list[len(list)-1]
 	n := changelog.Name{After: first.After, Through: last.Through, Last: last.Last}
-	merged, err := s.writer.segment(ctx, l.Epochs[0], n, func(w *changelog.Writer) error {
+	merged, err := s.writer.segment(ctx, l.Epochs[0], n, 0, func(w *changelog.Writer) error {
 		for _, part := range list {
 			if err := readSegment(ctx, s.Bucket, part, s.writer.open, w.Write); err != nil {
 				return err

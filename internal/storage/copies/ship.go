@@ -486,7 +486,7 @@ func (s *Shipper) TakeOver(ctx context.Context) error {
 		}
 	}
 	n := changelog.Name{After: s.Handover.Revision, Through: s.Handover.Next, Last: s.Now()}
-	segment, err := s.writer.segment(ctx, number, n, func(*changelog.Writer) error { return nil })
+	segment, err := s.writer.segment(ctx, number, n, 1, func(*changelog.Writer) error { return nil })
 	if err != nil {
 		s.forget()
 		return err
@@ -695,7 +695,12 @@ func (s *Shipper) ship(ctx context.Context) (done bool, err error) {
 	if result.Through == after {
 		return true, nil
 	}
-	segment, err := s.writer.segment(ctx, l.Epochs[0], changelog.Name{After: after, Through: result.Through}, func(w *changelog.Writer) error {
+	size := int64(0)
+	for i := range result.Changes {
+		size += int64(len(result.Changes[i].Entry.Key) + len(result.Changes[i].Entry.Value))
+	}
+	n := changelog.Name{After: after, Through: result.Through}
+	segment, err := s.writer.segment(ctx, l.Epochs[0], n, size, func(w *changelog.Writer) error {
 		for _, t := range changelog.Transactions(result.Changes) {
 			if err := w.Write(t); err != nil {
 				return err
@@ -706,11 +711,7 @@ func (s *Shipper) ship(ctx context.Context) (done bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("writing changes: %w", err)
 	}
-	if result.More { // then only these changes are known to be copied
-		for i := range result.Changes {
-			written += int64(len(result.Changes[i].Entry.Key) + len(result.Changes[i].Entry.Value))
-		}
-	} else {
+	if written += size; !result.More { // otherwise only these changes are known to be copied
 		written = now.WrittenBytes
 	}
 	s.mu.Lock()

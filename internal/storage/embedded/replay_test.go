@@ -140,7 +140,7 @@ func valueBytes(changes []storage.Change) (n int) {
 func appendSegment(t *testing.T, b []byte, after int64, result storage.ChangesResult) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	w, err := changelog.NewWriter(&out, changelog.Header{After: after})
+	w, err := changelog.NewWriter(&out, changelog.Header{After: after}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
