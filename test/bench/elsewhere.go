@@ -12,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -164,8 +166,13 @@ func (c *copyRun) write(rate int, last time.Duration) *paced {
 	return p
 }
 
-// measureCopy measures a program with and without a copy in turn, at several rates, and then with a bucket that hangs for a time.
-func measureCopy(ctx context.Context, program string, outage time.Duration, out io.Writer) error {
+// measureCopy measures a program with and without a copy in turn, at several rates, such as 10,300, and then with a bucket that hangs for a
+// time, unless that is 0.
+func measureCopy(ctx context.Context, program, rates, lasting string, out io.Writer) error {
+	outage, err := time.ParseDuration(lasting)
+	if err != nil {
+		return err
+	}
 	dir, err := os.MkdirTemp("", "keelson-copy-")
 	if err != nil {
 		return err
@@ -183,7 +190,11 @@ func measureCopy(ctx context.Context, program string, outage time.Duration, out 
 		place++
 		return fmt.Sprintf("--backup-to s3://bench/%d --backup-s3-endpoint %s --backup-s3-region us-east-1", place, e.server.URL)
 	}
-	for _, rate := range []int{10, 300, 3000} {
+	for text := range strings.SplitSeq(rates, ",") {
+		rate, err := strconv.Atoi(text)
+		if err != nil {
+			return err
+		}
 		for range 3 {
 			for _, flags := range []string{"", with()} {
 				c, err := startCopyRun(ctx, program, dir, flags)
@@ -208,6 +219,9 @@ func measureCopy(ctx context.Context, program string, outage time.Duration, out 
 					float64(sent)/megabyte*hour, puts*hour, gets*hour, float64(count["DELETE"])*hour, (puts+gets)*hour*0.005/1000)
 			}
 		}
+	}
+	if outage == 0 {
+		return nil
 	}
 	return measureOutage(ctx, program, dir, with(), e, outage, out)
 }

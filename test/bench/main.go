@@ -15,7 +15,6 @@ import (
 	"runtime/debug"
 	"runtime/pprof"
 	"syscall"
-	"time"
 )
 
 // clientGC is the GOGC value of the client. The client's memory is not measured, but it shares the processors with the
@@ -44,38 +43,28 @@ type options struct {
 	serverLog     string
 }
 
+// commands are what the first argument may name instead of a flag. The first two are run by this program itself.
+var commands = []struct {
+	name      string
+	arguments int
+	run       func([]string) error
+}{
+	{floorCommand, 1, func(a []string) error { return serveFloor(a[0]) }},
+	{nullCommand, 2, func(a []string) error { return serveNull(a[0], a[1]) }},
+	{daysCommand, 1, func(a []string) error { return replayDays(a[0], os.Stdout) }},
+	{copyCommand, 3, func(a []string) error { return measureCopy(context.Background(), a[0], a[1], a[2], os.Stdout) }},
+	{restoreCommand, 3, func(a []string) error { return measureRestore(context.Background(), a[0], a[1], a[2], os.Stdout) }},
+}
+
 func main() {
-	if len(os.Args) == 3 && os.Args[1] == floorCommand {
-		if err := serveFloor(os.Args[2]); err != nil {
-			fmt.Fprintln(os.Stderr, "bench: floor:", err)
-			os.Exit(1)
+	for _, c := range commands {
+		if len(os.Args) == 2+c.arguments && os.Args[1] == c.name {
+			if err := c.run(os.Args[2:]); err != nil {
+				fmt.Fprintf(os.Stderr, "bench: %s: %v\n", c.name, err)
+				os.Exit(1)
+			}
+			return
 		}
-		return
-	}
-	if len(os.Args) == 4 && os.Args[1] == nullCommand {
-		if err := serveNull(os.Args[2], os.Args[3]); err != nil {
-			fmt.Fprintln(os.Stderr, "bench: null:", err)
-			os.Exit(1)
-		}
-		return
-	}
-	if len(os.Args) == 3 && os.Args[1] == daysCommand {
-		if err := replayDays(os.Args[2], os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, "bench: days:", err)
-			os.Exit(1)
-		}
-		return
-	}
-	if len(os.Args) == 4 && os.Args[1] == copyCommand {
-		outage, err := time.ParseDuration(os.Args[3])
-		if err == nil {
-			err = measureCopy(context.Background(), os.Args[2], outage, os.Stdout)
-		}
-		if err != nil {
-			fmt.Fprintln(os.Stderr, "bench: copy:", err)
-			os.Exit(1)
-		}
-		return
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := command(ctx, os.Args[1:], os.Stdout, os.Stderr)
