@@ -123,8 +123,12 @@ func (s *Shipper) mergeSegments(ctx context.Context, l *Line, list []Segment) er
 	first, last := list[0], list[len(list)-1]
 	n := changelog.Name{After: first.After, Through: last.Through, Last: last.Last}
 	merged, err := s.writer.segment(ctx, l.Epochs[0], n, 0, func(w *changelog.Writer) error {
+		p := pace{began: time.Now()}
 		for _, part := range list {
-			if err := readSegment(ctx, s.Bucket, part, s.writer.open, w.Write); err != nil {
+			err := readSegment(ctx, s.Bucket, part, s.writer.open, func(t changelog.Transaction) error {
+				return errors.Join(w.Write(t), p.rest(ctx))
+			})
+			if err != nil {
 				return err
 			}
 		}
@@ -138,6 +142,30 @@ func (s *Shipper) mergeSegments(ctx context.Context, l *Line, list []Segment) er
 	i := slices.IndexFunc(l.Segments, func(x Segment) bool { return x.After >= first.After })
 	l.Segments = slices.Insert(l.Segments, i, merged)
 	return nil
+}
+
+// pace makes merging use a quarter of a processor, because requests share it and nothing waits for a merge.
+type pace struct{ began time.Time }
+
+const (
+	workTime     = 5 * time.Millisecond // after which pace rests
+	restsForWork = 3                    // how much longer it rests than it has worked
+	longestRest  = 50 * time.Millisecond
+)
+
+// rest waits if the work goes on for long enough.
+func (p *pace) rest(ctx context.Context) error {
+	worked := time.Since(p.began)
+	if worked < workTime {
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(min(restsForWork*worked, longestRest)):
+		p.began = time.Now()
+		return nil
+	}
 }
 
 // renewImage writes an image when it pays.
