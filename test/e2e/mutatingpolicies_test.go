@@ -462,7 +462,7 @@ func patchValues() []string {
 		"Object.x{a: 'b'}", "Object{a: 'b'}", "Object.metadata{a: Object.metadata.a{b: 'c'}}", "Object.a{b: Object.c{}}",
 		"timestamp('2020-01-01T00:00:00Z')", "duration('1h')", "b'abc'", "9007199254740993", "1u", "[1, 2]", "{'a': 1}",
 		"[Object{a: 'b'}]", "{'a': Object{}}", "Object{a: null}", "Object{a: [1]}", "Object{a: b'x'}", "type(1)", "optional.of('x')",
-		"optional.none()", "request.userInfo", "request.object", "oldObject", "namespaceObject.metadata.name",
+		"optional.none()", "request.userInfo", "request.userInfo.groups", "request.kind", "request", "{'a': [request.resource]}", "request.object", "oldObject", "namespaceObject.metadata.name",
 		"[{'name': 'e', 'image': 'i'}]", "{'name': 'e', 'image': 'j:1'}", "'MTIz'", "'80'", "quantity('1')", "url('http://a')",
 	}
 }

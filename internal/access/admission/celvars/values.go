@@ -36,9 +36,7 @@ func NewWrite(a *admission.Attributes, names admission.Names, object, old regist
 	w := &Write{attributes: a, kind: names.Kind, old: &tree{}, requested: &tree{}}
 	w.object.make = func() (any, error) { return treeOf(object, names.Kind) }
 	w.old.make = func() (any, error) { return treeOf(old, names.Kind) }
-	w.requested.make = func() (any, error) {
-		return runtime.DefaultUnstructuredConverter.ToUnstructured(a.Request(names))
-	}
+	w.requested.make = func() (any, error) { return requestValue(a.Request(names)) }
 	return w
 }
 
