@@ -93,7 +93,7 @@ type session struct {
 	client    *client
 	catalog   catalog
 	namespace string
-	copy      *openCopy // where the past is read; nil: it is that of the server
+	copy      *openCopy // the copy from which old states are read; nil: they are read from the server
 }
 
 // namespaceOf returns the namespace for requests for r, "" if r is cluster-scoped.

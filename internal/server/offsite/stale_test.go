@@ -191,7 +191,8 @@ func testStaleReads(t *testing.T, a *servertest.Server, b staleStandby, token st
 	}
 }
 
-// sameButListRevision compares two answers. The revision of a list is that of the store, which goes on.
+// sameButListRevision reports whether two answers are equal, except for the resourceVersion of a list, which grows with each write to the
+// store.
 func sameButListRevision(a, b string) bool {
 	var x, y map[string]any
 	if json.Unmarshal([]byte(a), &x) != nil || json.Unmarshal([]byte(b), &y) != nil {
