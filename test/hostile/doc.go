@@ -48,6 +48,9 @@
 // withoutBystander where the attack is allowed to hold others up, and then says why.
 // After each row the server must be idle, answer others, and have logged no panic.
 //
+// A row that used too much processor time or memory is run again, at most twice: the smallest of what it used is judged,
+// because other work on the machine only adds to it.
+//
 // A limit should be about four times what the repaired server uses, and far below
 // what the attack costs when the guard is removed. `go test -v` prints the figures.
 //

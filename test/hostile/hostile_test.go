@@ -182,6 +182,10 @@ func TestAttacks(t *testing.T) {
 	}
 }
 
+// tries is how often a row is run that used too much processor time or memory. Both depend on what else the machine does
+// (cold caches, a collector that gets few turns), which only ever adds: what is judged is the smallest of all tries.
+const tries = 3
+
 // attack runs one row.
 func (f *fleet) attack(t *testing.T, r row) {
 	if r.open != "" && os.Getenv("KEELSON_HOSTILE_OPEN") == "" {
@@ -193,6 +197,21 @@ func (f *fleet) attack(t *testing.T, r row) {
 	if end, limited := t.Deadline(); limited && time.Until(end) < 2*patience {
 		t.Skip("the -timeout of go test leaves too little time")
 	}
+	for try := range tries {
+		exceeded := f.once(t, r)
+		if t.Failed() || len(exceeded) == 0 {
+			return
+		}
+		say := t.Logf
+		if try == tries-1 {
+			say = t.Errorf
+		}
+		say("try %d of %d: the server used %s", try+1, tries, strings.Join(exceeded, ", and "))
+	}
+}
+
+// once runs one row once, and returns which of the limits that other work on this machine can exceed were exceeded.
+func (f *fleet) once(t *testing.T, r row) (exceeded []string) {
 	f.taken++
 	a := &attack{
 		T: t, server: f.serverFor(t, r), userName: userName(f.taken), namespace: fmt.Sprintf("attack-%d", f.taken),
@@ -202,7 +221,7 @@ func (f *fleet) attack(t *testing.T, r row) {
 	a.anonymous = newClient(t, a.server.url, "", false)
 	defer func() {
 		a.end()
-		if t.Failed() {
+		if t.Failed() || len(exceeded) > 0 {
 			// Requests that are still running would be counted for the next row.
 			a.server.kill()
 			delete(f.servers, r.server)
@@ -210,7 +229,7 @@ func (f *fleet) attack(t *testing.T, r row) {
 	}()
 	a.prepare(r)
 	if t.Failed() {
-		return
+		return nil
 	}
 	b := a.newBystander()
 	before := a.measure()
@@ -225,10 +244,10 @@ func (f *fleet) attack(t *testing.T, r row) {
 		c.close()
 	}
 	if a.ended {
-		return
+		return nil
 	}
 	after := a.idle(before, r.limits.or(defaultLimits()))
-	a.judge(before, after, r.limits.or(defaultLimits()))
+	exceeded = a.judge(before, after, r.limits.or(defaultLimits()))
 	if a.anonymous.get("/livez").status != http.StatusOK || b.read() != nil {
 		t.Errorf("the server does not answer others afterwards\n%s", shorten(a.server.log.String()[logged:]))
 	}
@@ -242,6 +261,7 @@ func (f *fleet) attack(t *testing.T, r row) {
 		after.cpu-before.cpu, mib(after.peak-before.resident), mib(after.Heap-before.Heap),
 		mib(after.Allocated-before.Allocated),
 		after.Goroutines-before.Goroutines, reads, b.longest.Round(time.Millisecond))
+	return exceeded
 }
 
 func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
@@ -327,17 +347,18 @@ func (a *attack) ask(command string) insideUsage {
 	return inside
 }
 
-// judge fails the test for each limit that was exceeded.
-func (a *attack) judge(before, after measured, l limits) {
+// judge fails the test for each limit of what is left after the attack, and returns the exceeded ones of what was used
+// meanwhile.
+func (a *attack) judge(before, after measured, l limits) (exceeded []string) {
 	a.Helper()
 	if raceDetector {
-		return
+		return nil
 	}
 	if cpu := after.cpu - before.cpu; measuring && cpu > l.cpu {
-		a.Errorf("the server used %v of processor time, limit %v", cpu, l.cpu)
+		exceeded = append(exceeded, fmt.Sprintf("%v of processor time, limit %v", cpu, l.cpu))
 	}
 	if peak := after.peak - before.resident; measuring && peak > l.peak {
-		a.Errorf("the server's memory grew by %.1f MiB, limit %.1f", mib(peak), mib(l.peak))
+		exceeded = append(exceeded, fmt.Sprintf("%.1f MiB of memory, limit %.1f", mib(peak), mib(l.peak)))
 	}
 	if kept := after.Heap - before.Heap; kept > l.kept {
 		a.Errorf("%.1f MiB of heap are still used after the attack, limit %.1f; of everything that is used the most is:\n%s",
@@ -346,6 +367,7 @@ func (a *attack) judge(before, after measured, l limits) {
 	if left := after.Goroutines - before.Goroutines; left > l.goroutines {
 		a.Errorf("%d goroutines are still there after the attack, limit %d", left, l.goroutines)
 	}
+	return exceeded
 }
 
 func lastLines(text string) string { return text[max(0, len(text)-4000):] }
