@@ -42,8 +42,7 @@ type Bucket interface {
 	// List returns the objects in ascending order of their names, without those that Swap has written. What has a name that an object
 	// cannot have is left out.
 	List(ctx context.Context) ([]Object, error)
-	// Delete removes the objects of that name: what Put has written, and what Swap has written. It is no error if there is none. It
-	// must not be called while another writer calls Swap for that name.
+	// Delete removes an object of Put. It is no error if there is none.
 	Delete(ctx context.Context, name string) error
 
 	// Load returns a small object that Swap has written, and a tag that no other version of it has.
@@ -52,6 +51,9 @@ type Bucket interface {
 	// writers that have seen the same version, at most one succeeds; the others get ErrChanged. After another error it is not known
 	// whether the object was replaced. The content has at most MaxSwapped bytes.
 	Swap(ctx context.Context, name string, content []byte, tag string) (newTag string, err error)
+	// DeleteSwapped removes an object of Swap. It is no error if there is none. It must not be called while another writer calls Swap
+	// for that name.
+	DeleteSwapped(ctx context.Context, name string) error
 }
 
 // Object is an object in a bucket.

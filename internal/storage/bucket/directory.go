@@ -235,8 +235,8 @@ func (d *directory) Delete(ctx context.Context, name string) error {
 	if err == nil {
 		err = d.root.Remove(name)
 	}
-	if err == nil || gone(err) {
-		err = d.root.RemoveAll(name + versionsDir)
+	if gone(err) {
+		err = nil
 	}
 	return objectError("deleting", name, d.path, err)
 }

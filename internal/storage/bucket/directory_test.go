@@ -255,7 +255,7 @@ func TestLinksDoNotLeadOut(t *testing.T) {
 	if list, err := b.List(t.Context()); err != nil || len(list) != 0 {
 		t.Errorf("the bucket has %v (%v)", list, err)
 	}
-	if err := errors.Join(b.Put(t.Context(), "file", text("1")), b.Delete(t.Context(), "lock")); err != nil {
+	if err := errors.Join(b.Put(t.Context(), "file", text("1")), b.DeleteSwapped(t.Context(), "lock")); err != nil {
 		t.Error(err)
 	}
 	if list, err := os.ReadDir(outside); err != nil || len(list) != 1 || contentOf(t, b, "file") != "1" {

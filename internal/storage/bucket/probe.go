@@ -19,7 +19,7 @@ func Probe(ctx context.Context, b Bucket) (err error) {
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), probeLimit)
 		defer cancel()
-		if deleted := b.Delete(ctx, name); err == nil {
+		if deleted := b.DeleteSwapped(ctx, name); err == nil {
 			err = deleted
 		}
 	}()

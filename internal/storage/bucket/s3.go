@@ -205,16 +205,19 @@ func (b *s3Bucket) page(ctx context.Context, token *string) (*s3.ListObjectsV2Ou
 
 // Delete implements Bucket.
 func (b *s3Bucket) Delete(ctx context.Context, name string) error {
+	return b.delete(ctx, name, b.key(name))
+}
+
+// delete sends DeleteObject.
+func (b *s3Bucket) delete(ctx context.Context, name string, key *string) error {
 	ctx, cancel := context.WithTimeout(ctx, smallLimit)
 	defer cancel()
 	err := begin(ctx, name)
-	for _, key := range []*string{b.key(name), b.swappedKey(name)} {
-		if err == nil {
-			_, err = b.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &b.bucket, Key: key})
-		}
-		if notFound(err) {
-			err = nil // AWS does not say so, but other services do
-		}
+	if err == nil {
+		_, err = b.client.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &b.bucket, Key: key})
+	}
+	if notFound(err) {
+		err = nil // AWS does not say so, but other services do
 	}
 	return b.fail("deleting", name, err)
 }

@@ -28,6 +28,7 @@ var operations = map[string]func(context.Context, Bucket) error{
 	"Put":    func(ctx context.Context, b Bucket) error { return b.Put(ctx, "a/name", text("content")) },
 	"Large":  func(ctx context.Context, b Bucket) error { return b.Put(ctx, "a/name", large) },
 	"Delete": func(ctx context.Context, b Bucket) error { return b.Delete(ctx, "a/name") },
+	"Forget": func(ctx context.Context, b Bucket) error { return b.DeleteSwapped(ctx, "a/name") },
 	"List":   func(ctx context.Context, b Bucket) error { return second(b.List(ctx)) },
 	"Load":   func(ctx context.Context, b Bucket) error { return third(b.Load(ctx, "a/name")) },
 	"Create": func(ctx context.Context, b Bucket) error { return second(b.Swap(ctx, "a/name", []byte("content"), "")) },
@@ -121,7 +122,11 @@ func TestS3Faults(t *testing.T) {
 		"no such small object": {"Load", []answer{refuses(404, "NoSuchKey")}, ErrNotFound, "", load},
 		"nothing to delete": {
 			"Delete", []answer{refuses(404, "NoSuchKey")},
-			nil, "", "DELETE /bkt/pre/a/name\nDELETE /bkt/pre/a/name.swapped\n",
+			nil, "", "DELETE /bkt/pre/a/name\n",
+		},
+		"no small object to delete": {
+			"Forget", []answer{refuses(404, "NoSuchKey")},
+			nil, "", "DELETE /bkt/pre/a/name.swapped\n",
 		},
 		"no such bucket":        {"Get", []answer{refuses(404, "NoSuchBucket")}, nil, "create it", get},
 		"create without bucket": {"Swap", []answer{refuses(404, "NoSuchBucket")}, nil, "create it", swap},
@@ -244,10 +249,10 @@ func TestS3Probe(t *testing.T) {
 		answers  []answer
 		requests int
 	}{
-		"none":             {[]answer{ok}, 2 + 2},
-		"If-None-Match":    {[]answer{ok, no, ok, ok}, 4 + 2},
+		"none":             {[]answer{ok}, 2 + 1},
+		"If-None-Match":    {[]answer{ok, no, ok, ok}, 4 + 1},
 		"not implemented":  {[]answer{refuses(501, "NotImplemented")}, 1 + 1},
-		"writes and fails": {[]answer{ok, no, ok, no, says(`"1"`, "ID \nwrong"), ok}, 5 + 2},
+		"writes and fails": {[]answer{ok, no, ok, no, says(`"1"`, "ID \nwrong"), ok}, 5 + 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withScript(t, test.answers, func(t *testing.T, b Bucket, s *script) {

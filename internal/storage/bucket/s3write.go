@@ -209,6 +209,11 @@ func (u *upload) abort() {
 // swappedKey returns the key of an object of Swap.
 func (b *s3Bucket) swappedKey(name string) *string { return new(b.prefix + name + swapped) }
 
+// DeleteSwapped implements Bucket.
+func (b *s3Bucket) DeleteSwapped(ctx context.Context, name string) error {
+	return b.delete(ctx, name, b.swappedKey(name))
+}
+
 // Load implements Bucket. The tag is the ETag of the object, which for most services is a checksum of what is stored. Therefore the
 // identifier of the version is stored with it: versions with the same content have different tags.
 func (b *s3Bucket) Load(ctx context.Context, name string) (content []byte, tag string, err error) {

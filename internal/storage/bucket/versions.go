@@ -181,6 +181,15 @@ func (d *directory) Swap(ctx context.Context, name string, content []byte, tag s
 	return v.tag(), nil
 }
 
+// DeleteSwapped implements Bucket.
+func (d *directory) DeleteSwapped(ctx context.Context, name string) error {
+	err := begin(ctx, name)
+	if err == nil {
+		err = d.root.RemoveAll(name + versionsDir)
+	}
+	return objectError("deleting", name, d.path, err)
+}
+
 // add adds the version v to those of an object of which seen is the current one.
 func (d *directory) add(ctx context.Context, name string, seen, v version) error {
 	// The file is made before the current version is read: the change makes an NFS client forget what it knows of the directory.

@@ -243,7 +243,7 @@ func (s *suite) everything(ctx context.Context, name string) error {
 	_, _, err = s.Load(ctx, name)
 	errs = append(errs, err)
 	_, err = s.Swap(ctx, name, nil, "")
-	errs = append(errs, err, s.Put(ctx, name, write(nil)), s.Delete(ctx, name))
+	errs = append(errs, err, s.DeleteSwapped(ctx, name), s.Put(ctx, name, write(nil)), s.Delete(ctx, name))
 	if slices.Contains(errs, nil) {
 		return nil
 	}
@@ -288,6 +288,14 @@ func (s *suite) delete() {
 			s.Error(err)
 		}
 		s.hasNo("a")
+		s.loads("a", "3", nil)
+	}
+	s.mustPut("a", "4")
+	for range 2 {
+		if err := s.DeleteSwapped(s.ctx, "a"); err != nil {
+			s.Error(err)
+		}
+		s.has("a", "4")
 		s.loads("a", "", bucket.ErrNotFound)
 	}
 	if err := s.Delete(s.ctx, "never/was"); err != nil {
@@ -341,7 +349,7 @@ func (s *suite) swap() {
 	}
 	s.loads("x/lock", large, nil)
 
-	if err := s.Delete(s.ctx, "x/lock"); err != nil {
+	if err := s.DeleteSwapped(s.ctx, "x/lock"); err != nil {
 		s.Error(err)
 	}
 	s.swaps("x/lock", "B", third, bucket.ErrChanged)
