@@ -1,6 +1,7 @@
 package offsite_test
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server"
+	"github.com/keelson-dev/keelson/internal/server/offsite"
 	"github.com/keelson-dev/keelson/internal/server/servertest"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 	"github.com/keelson-dev/keelson/internal/storage/bucket"
@@ -101,6 +103,24 @@ func TestCopyOfEtcd(t *testing.T) {
 	}
 	if !strings.Contains(text, "/registry/configmaps/default/last ") {
 		t.Error("the copy does not have the last change")
+	}
+	standbyOfEtcd(t, to)
+}
+
+// standbyOfEtcd checks that a standby follows the copy of a cluster of etcd, and that one that shall take over refuses to.
+func standbyOfEtcd(t *testing.T, to string) {
+	var log apitest.Log
+	follower := withCopy(t, to)
+	follow(t, follower, &log)
+	awaitLog(t, &log, "follows the copy")
+	wait.NoError(t, "the order to take over", func() error { return offsite.Promote(follower.Storage.DataDir) })
+	awaitLog(t, &log, "cannot take over")
+	c := withCopy(t, to)
+	s := &offsite.Standby{Config: &c.Storage, TakeOver: true, Name: "standby", Log: slog.New(slog.DiscardHandler)}
+	ctx, cancel := context.WithTimeout(t.Context(), wait.Limit)
+	defer cancel()
+	if _, err := s.Run(ctx); err == nil || !strings.Contains(err.Error(), "keelson restore") {
+		t.Errorf("a standby that shall take over: %v", err)
 	}
 }
 

@@ -89,6 +89,9 @@ func (s *Standby) Run(ctx context.Context) (h *copies.Handover, err error) {
 		if h != nil && err == nil {
 			return h, nil
 		}
+		if s.TakeOver && errors.As(err, new(*sharedDataError)) {
+			return nil, err
+		}
 		s.report(err)
 		if err := s.serve(ctx); err != nil {
 			return nil, err
@@ -130,10 +133,11 @@ func (s *Standby) report(err error) {
 // look does one step. It returns a Handover when this server may write.
 func (s *Standby) look(ctx context.Context) (*copies.Handover, error) {
 	began := copies.SinceBoot()
-	server, err := s.place(ctx)
+	seen, err := s.place(ctx)
 	if err != nil {
 		return nil, err
 	}
+	s.lock.Force = promoted(s.Config.DataDir)
 	x, err := copies.ReadIndex(ctx, s.bucket)
 	if err != nil {
 		return nil, err
@@ -145,10 +149,12 @@ func (s *Standby) look(ctx context.Context) (*copies.Handover, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.last.Store(&look{began, s.follower.Position(), server})
-	s.lock.Force = promoted(s.Config.DataDir)
-	if !s.TakeOver && !s.lock.Force {
+	s.last.Store(&look{began, s.follower.Position(), seen.Holder})
+	switch {
+	case !s.TakeOver && !s.lock.Force:
 		return nil, nil
+	case seen.Source != "":
+		return nil, &sharedDataError{seen.Source}
 	}
 	var h *copies.Handover
 	if own {
@@ -196,18 +202,26 @@ func shared(held *copies.HeldError) error {
 	return nil
 }
 
-// place makes sure that the place is the one that was found there at first, and remembers it. It returns who holds the lock.
-func (s *Standby) place(ctx context.Context) (holder string, err error) {
+// sharedDataError is the error of a takeover of data that several servers have in etcd.
+type sharedDataError struct{ source string }
+
+func (e *sharedDataError) Error() string {
+	return fmt.Sprintf("this is the copy of %s: its servers go on by themselves, so a standby can follow it, but cannot take over. "+
+		"\"keelson restore\" makes a data directory of the copy", e.source)
+}
+
+// place makes sure that the place is the one that was found there at first, and remembers it. It returns what the lock says.
+func (s *Standby) place(ctx context.Context) (seen copies.Seen, err error) {
 	r, err := copies.ReadRecord(s.record(), s.Config.Backup.To)
 	if err != nil {
-		return "", err
+		return seen, err
 	}
 	s.lock.Expect(r.Place)
-	found, holder, err := s.lock.Look(ctx)
-	if err != nil || found == r.Place {
-		return holder, err
+	seen, err = s.lock.Look(ctx)
+	if err != nil || seen.Place == r.Place {
+		return seen, err
 	}
-	return holder, copies.UpdateRecord(s.record(), s.Config.Backup.To, func(r *copies.Record) { r.Place = found })
+	return seen, copies.UpdateRecord(s.record(), s.Config.Backup.To, func(r *copies.Record) { r.Place = seen.Place })
 }
 
 // ownStore reports whether no other server has written to the copy since the store in the data directory did, or was restored from it; or

@@ -183,15 +183,22 @@ func (l *Lock) Expect(place string) {
 	l.expect = place
 }
 
-// Look returns the place of the lock, "" if there is no lock yet, and the name of its holder, "" if nobody holds it.
-func (l *Lock) Look(ctx context.Context) (place, holder string, err error) {
+// Seen is what Lock.Look has found.
+type Seen struct {
+	Place  string // of the lock, "" if there is no lock yet
+	Holder string // the name of the holder, "" if nobody holds it
+	Source string // Lock.Source of the data
+}
+
+// Look reads the lock.
+func (l *Lock) Look(ctx context.Context) (Seen, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	content, _, err := l.load(ctx)
 	if content.Released {
 		content.Name = ""
 	}
-	return content.Place, content.Name, err
+	return Seen{content.Place, content.Name, content.Source}, err
 }
 
 // Place returns the place of the lock that is held.
