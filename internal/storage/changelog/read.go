@@ -7,6 +7,7 @@ import (
 	"io"
 	"math"
 	"strings"
+	"sync"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -28,13 +29,13 @@ type Reader struct {
 // NewReader reads the header of a segment. The caller must call Close.
 func NewReader(r io.Reader) (*Reader, error) {
 	source := &source{Reader: r}
-	unzipped, err := zstd.NewReader(source, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(window))
+	unzipped, err := takeDecoder(source)
 	if err != nil {
 		return nil, err
 	}
 	s := &Reader{unzipped: unzipped, in: blockfile.NewReader(&decoded{unzipped, source}, ErrDamaged)}
 	if err := s.readHeader(); err != nil {
-		unzipped.Close()
+		s.Close()
 		return nil, err
 	}
 	s.last = s.header.After
@@ -42,7 +43,22 @@ func NewReader(r io.Reader) (*Reader, error) {
 }
 
 // Close frees the memory of the Reader. It does not close the underlying reader.
-func (r *Reader) Close() { r.unzipped.Close() }
+func (r *Reader) Close() {
+	if r.unzipped != nil && r.unzipped.Reset(nil) == nil {
+		unzippers.Put(r.unzipped)
+	}
+	r.unzipped = nil
+}
+
+// unzippers has decoders that are not in use: to make one takes more time than to read a small segment.
+var unzippers sync.Pool
+
+func takeDecoder(r io.Reader) (*zstd.Decoder, error) {
+	if d, ok := unzippers.Get().(*zstd.Decoder); ok {
+		return d, d.Reset(r)
+	}
+	return zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(window))
+}
 
 func (r *Reader) readHeader() error {
 	first, err := r.in.Line(len(line))

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/bits"
+	"sync"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -32,7 +34,8 @@ const minWindow = 64 << 10
 
 // Writer writes a segment. After an error it cannot be used any more.
 type Writer struct {
-	zipped *zstd.Encoder
+	zipped *zstd.Encoder // nil after Close and Abort
+	window int
 	out    *blockfile.Writer
 	last   int64 // revision
 	lastMS int64
@@ -50,7 +53,7 @@ func NewWriter(w io.Writer, h Header, size int64) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	zipped, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(windowFor(size)), zstd.WithEncoderCRC(false))
+	zipped, err := zippers.take(windowFor(size), w)
 	if err != nil {
 		return nil, err
 	}
@@ -58,7 +61,7 @@ func NewWriter(w io.Writer, h Header, size int64) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Writer{zipped: zipped, out: out, last: h.After}, out.Block(kindHeader, payload)
+	return &Writer{zipped: zipped, window: windowFor(size), out: out, last: h.After}, out.Block(kindHeader, payload)
 }
 
 // Write adds a transaction. Transactions must be in ascending order of their revisions.
@@ -120,8 +123,36 @@ func (w *Writer) Close(through int64) (Totals, error) {
 	if err == nil {
 		err = w.out.Close()
 	}
-	return w.totals, errors.Join(err, w.zipped.Close())
+	err = errors.Join(err, w.zipped.Close())
+	w.Abort()
+	return w.totals, err
 }
 
 // Abort frees the memory of a Writer that is not closed. What was written is no segment.
-func (w *Writer) Abort() { w.zipped.Reset(nil) }
+func (w *Writer) Abort() {
+	if w.zipped != nil {
+		zippers.put(w.window, w.zipped)
+	}
+	w.zipped = nil
+}
+
+// encoders has encoders that are not in use, by the logarithm of their windows. To make one takes more time than to compress the
+// changes of a second.
+type encoders [bits.UintSize]sync.Pool
+
+var zippers encoders
+
+// take returns an encoder that writes to w.
+func (e *encoders) take(window int, w io.Writer) (*zstd.Encoder, error) {
+	if zipped, ok := e[bits.Len(uint(window))].Get().(*zstd.Encoder); ok {
+		zipped.Reset(w)
+		return zipped, nil
+	}
+	return zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(window), zstd.WithEncoderCRC(false),
+		zstd.WithEncoderLevel(zstd.SpeedFastest))
+}
+
+func (e *encoders) put(window int, zipped *zstd.Encoder) {
+	zipped.Reset(nil)
+	e[bits.Len(uint(window))].Put(zipped)
+}
