@@ -4,18 +4,21 @@
 //
 // # Format
 //
-// A segment is compressed with Zstandard as a whole, so that the versions of an object, which are mostly the same, take little
-// space together. Inside it is a file of blocks (package blockfile):
+// A segment is a file of blocks (package blockfile):
 //
-//	KEELSON-CHANGES 1\n
+//	KEELSON-CHANGES 2\n
 //	block 'h'     the header, JSON (Header)
-//	block 'c' ... transactions, in the order of their revisions
+//	block 'f' ... the head of a frame, JSON (frame), each followed by
+//	block 'c'     the transactions of the frame, in the order of their revisions, compressed with Zstandard
 //	block 't'     the totals, JSON (Totals)
 //	32 bytes      SHA-256 of all bytes before
 //
+// A frame has some megabytes of transactions if there are so many, because the versions of an object, which are mostly the same, take
+// little space together. It can be read without the frames before it, so that large frames are copied as they are when segments are merged.
+//
 // A transaction is
 //
-//	uvarint revision, less the one of the transaction before (of the first one, less Header.After)
+//	uvarint revision, less the one of the transaction before (of the first one, less frame.After)
 //	varint time in Unix milliseconds, less the one of the transaction before (of the first one: the time itself)
 //	uvarint length of the author, author (storage.Txn.By)
 //	uvarint number of operations, at least 1
@@ -27,7 +30,7 @@
 //	uvarint deadline in Unix milliseconds of the wall clock, if the key expires
 //	uvarint value length, value, unless it is a deletion
 //
-// A transaction is never split between blocks. A time of 0 means that the time is not known.
+// A time of 0 means that the time is not known.
 //
 // # Order of the files
 //
@@ -35,6 +38,7 @@
 package changelog
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -42,9 +46,10 @@ import (
 )
 
 const (
-	line = "KEELSON-CHANGES 1\n"
+	line = "KEELSON-CHANGES 2\n"
 
 	kindHeader  = 'h'
+	kindFrame   = 'f'
 	kindChanges = 'c'
 	kindTotals  = 't'
 
@@ -55,8 +60,8 @@ const (
 var (
 	// ErrDamaged is the error of a segment that was changed or truncated after it was written.
 	ErrDamaged = errors.New("the segment of changes is damaged")
-	// ErrNewer is the error of a segment that a later version of the program wrote.
-	ErrNewer = errors.New("the segment of changes is of a newer format")
+	// ErrOtherFormat is the error of a segment that a later version of the program wrote, or one before the first release.
+	ErrOtherFormat = errors.New("the segment of changes is of another format, which this version of the program cannot read")
 )
 
 // Header describes a segment.
@@ -81,6 +86,16 @@ type Totals struct {
 	// First and Last are the times of the first and of the last transaction, in Unix milliseconds; 0 if there is none.
 	First int64 `json:"first"`
 	Last  int64 `json:"last"`
+}
+
+// frame is the head of a frame.
+type frame struct {
+	// After is a revision before the first one of the frame, and not before the last one of the frame before.
+	After int64 `json:"after"`
+	// Size is the size of its transactions before compression, in bytes.
+	Size int `json:"size"`
+	// Totals are those of its transactions. Through is the revision of the last one.
+	Totals
 }
 
 // Transaction is what one revision changed.
@@ -124,19 +139,24 @@ func (t *Transaction) validate(after int64) error {
 	return nil
 }
 
+// add adds those of a transaction that follows.
 func (t *Totals) add(x *Transaction) {
-	t.Transactions++
-	t.Operations += int64(len(x.Operations))
-	t.Bytes += int64(len(x.By))
+	one := Totals{Through: x.Revision, Transactions: 1, Operations: int64(len(x.Operations)), Bytes: int64(len(x.By))}
 	for i := range x.Operations {
-		t.Bytes += int64(len(x.Operations[i].Key) + len(x.Operations[i].Value))
+		one.Bytes += int64(len(x.Operations[i].Key) + len(x.Operations[i].Value))
 	}
-	if ms := milliseconds(x.Time); ms != 0 {
-		t.Last = ms
-		if t.First == 0 {
-			t.First = ms
-		}
-	}
+	one.First = milliseconds(x.Time)
+	one.Last = one.First
+	t.append(one)
+}
+
+// append adds those of what follows.
+func (t *Totals) append(o Totals) {
+	t.Through = o.Through
+	t.Transactions += o.Transactions
+	t.Operations += o.Operations
+	t.Bytes += o.Bytes
+	t.First, t.Last = cmp.Or(t.First, o.First), cmp.Or(o.Last, t.Last)
 }
 
 // milliseconds returns a time in Unix milliseconds, 0 for one that is not known.

@@ -6,81 +6,176 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/bits"
-	"sync"
+	"sync/atomic"
 
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/keelson-dev/keelson/internal/storage/blockfile"
 )
 
-// window is how far back, in bytes, the compression finds what is the same: the versions of some thousand objects.
-const window = 8 << 20
-
-// windowFor returns the window for a segment: a power of two.
-func windowFor(size int64) int {
-	if size <= 0 {
-		return window
-	}
-	n := minWindow
-	for n < window && int64(n) < size {
-		n *= 2
-	}
-	return n
-}
-
-// minWindow is the smallest window.
-const minWindow = 64 << 10
+const (
+	// frameBytes is the size, before compression, at which a frame ends: the versions of some thousand objects.
+	frameBytes = 4 << 20
+	// largeFrame is the size, before compression, from which a frame is copied as it is.
+	largeFrame = frameBytes / 4
+	// maxTransaction is the largest size of a transaction. What cannot be compressed gets a little larger.
+	maxTransaction = blockfile.MaxPayload - 1<<20
+)
 
 // Writer writes a segment. After an error it cannot be used any more.
 type Writer struct {
-	zipped *zstd.Encoder // nil after Close and Abort
-	window int
-	out    *blockfile.Writer
-	last   int64 // revision
-	lastMS int64
+	out   *blockfile.Writer
+	frame frame // that is filled
+	*workspace
+	lastMS int64 // of its last transaction
 	totals Totals
 }
 
-// NewWriter writes the header of a segment. The caller adds transactions with Write and must call Close, or Abort after an error. size is
-// how many bytes the keys and values will have, so that a small segment needs little memory, also when it is read; 0 means that it is not
-// known.
-func NewWriter(w io.Writer, h Header, size int64) (*Writer, error) {
+// workspace is the memory of a Writer.
+type workspace struct {
+	encoder *zstd.Encoder
+	block   []byte // the transactions of the frame
+	packed  []byte // the same, compressed
+}
+
+// spare is a workspace that is not in use: to make one takes more time than to compress the changes of a second. It has about three times
+// the size of a frame.
+var spare atomic.Pointer[workspace]
+
+func takeWorkspace() (*workspace, error) {
+	if s := spare.Swap(nil); s != nil {
+		return s, nil
+	}
+	encoder, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(frameBytes), zstd.WithEncoderCRC(false),
+		zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithLowerEncoderMem(true))
+	return &workspace{encoder: encoder}, err
+}
+
+// release makes a workspace the spare one.
+func (s *workspace) release() {
+	if cap(s.block) <= 2*frameBytes { // otherwise a transaction was very large
+		spare.Store(s)
+	}
+}
+
+// NewWriter writes the header of a segment. The caller adds transactions with Write and Append, and calls Close, or after an error
+// nothing.
+func NewWriter(w io.Writer, h Header) (*Writer, error) {
 	if h.After < 0 {
 		return nil, fmt.Errorf("a segment cannot begin after revision %d", h.After)
 	}
-	payload, err := json.Marshal(h)
+	out, err := blockfile.NewWriter(w, line)
 	if err != nil {
 		return nil, err
 	}
-	zipped, err := zippers.take(windowFor(size), w)
+	work, err := takeWorkspace()
 	if err != nil {
 		return nil, err
 	}
-	out, err := blockfile.NewWriter(zipped, line)
+	s := &Writer{out: out, workspace: work}
+	s.begin(h.After)
+	s.totals.Through = h.After
+	return s, s.json(kindHeader, h)
+}
+
+// begin begins a frame after a revision.
+func (w *Writer) begin(after int64) {
+	w.frame, w.block, w.lastMS = frame{After: after, Totals: Totals{Through: after}}, w.block[:0], 0
+}
+
+// json writes a block.
+func (w *Writer) json(kind byte, content any) error {
+	payload, err := json.Marshal(content)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return &Writer{zipped: zipped, window: windowFor(size), out: out, last: h.After}, out.Block(kindHeader, payload)
+	return w.out.Block(kind, payload)
 }
 
 // Write adds a transaction. Transactions must be in ascending order of their revisions.
 func (w *Writer) Write(t Transaction) error {
-	if err := t.validate(w.last); err != nil {
+	last := w.frame.Through
+	if err := t.validate(last); err != nil {
 		return err
 	}
 	size := 4*binary.MaxVarintLen64 + len(t.By)
 	for i := range t.Operations {
 		size += 1 + 3*binary.MaxVarintLen64 + len(t.Operations[i].Key) + len(t.Operations[i].Value)
 	}
-	if size > blockfile.MaxPayload {
+	if size > maxTransaction {
 		return fmt.Errorf("revision %d is too large for a segment: %d bytes", t.Revision, size)
 	}
+	if len(w.block) > 0 && len(w.block)+size > frameBytes {
+		if err := w.flush(); err != nil {
+			return err
+		}
+	}
 	ms := milliseconds(t.Time)
-	err := w.out.Add(kindChanges, size, func(b []byte) []byte { return appendTransaction(b, &t, t.Revision-w.last, ms-w.lastMS) })
-	w.last, w.lastMS = t.Revision, ms
-	w.totals.add(&t)
-	return err
+	w.block = appendTransaction(w.block, &t, t.Revision-last, ms-w.lastMS)
+	w.lastMS = ms
+	w.frame.add(&t)
+	return nil
+}
+
+// flush writes the frame.
+func (w *Writer) flush() error {
+	if len(w.block) == 0 {
+		return nil
+	}
+	w.packed = w.encoder.EncodeAll(w.block, w.packed[:0])
+	w.frame.Size = len(w.block)
+	f := w.frame
+	w.begin(f.Through)
+	return w.writeFrame(f, w.packed)
+}
+
+// writeFrame writes a frame that is complete.
+func (w *Writer) writeFrame(f frame, packed []byte) error {
+	w.totals.append(f.Totals)
+	return errors.Join(w.json(kindFrame, f), w.out.Block(kindChanges, packed))
+}
+
+// Append adds the rest of a segment, which begins where this one has come to, and calls rest now and then. It is verified as by Next, but
+// large frames are not decompressed.
+func (w *Writer) Append(r *Reader, rest func() error) error {
+	for {
+		f, packed, err := r.nextFrame()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err == nil {
+			err = w.appendFrame(r, f, packed, rest)
+		}
+		if err == nil {
+			err = rest()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (w *Writer) appendFrame(r *Reader, f frame, packed []byte, rest func() error) error {
+	if f.Size >= largeFrame && f.After >= w.frame.Through {
+		if err := w.flush(); err != nil {
+			return err
+		}
+		w.begin(f.Through)
+		return w.writeFrame(f, packed)
+	}
+	if err := r.unpack(f, packed); err != nil {
+		return err
+	}
+	for len(r.block) > 0 {
+		t, err := r.cut()
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(w.Write(t), rest()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // appendTransaction appends a transaction whose revision and time are given by their differences from those before.
@@ -112,47 +207,15 @@ func appendTransaction(b []byte, t *Transaction, revision, ms int64) []byte {
 // Close completes the segment, which has all changes up to the revision through, and returns its totals. It does not close the
 // underlying writer.
 func (w *Writer) Close(through int64) (Totals, error) {
-	if through < w.last {
-		return w.totals, fmt.Errorf("a segment with revision %d cannot end at %d", w.last, through)
+	if through < w.frame.Through {
+		return w.totals, fmt.Errorf("a segment with revision %d cannot end at %d", w.frame.Through, through)
+	}
+	if err := w.flush(); err != nil {
+		return w.totals, err
 	}
 	w.totals.Through = through
-	payload, err := json.Marshal(w.totals)
-	if err == nil {
-		err = w.out.Block(kindTotals, payload)
-	}
-	if err == nil {
-		err = w.out.Close()
-	}
-	err = errors.Join(err, w.zipped.Close())
-	w.Abort()
+	err := errors.Join(w.json(kindTotals, w.totals), w.out.Close())
+	w.release()
+	w.workspace = nil
 	return w.totals, err
-}
-
-// Abort frees the memory of a Writer that is not closed. What was written is no segment.
-func (w *Writer) Abort() {
-	if w.zipped != nil {
-		zippers.put(w.window, w.zipped)
-	}
-	w.zipped = nil
-}
-
-// encoders has encoders that are not in use, by the logarithm of their windows. To make one takes more time than to compress the
-// changes of a second.
-type encoders [bits.UintSize]sync.Pool
-
-var zippers encoders
-
-// take returns an encoder that writes to w.
-func (e *encoders) take(window int, w io.Writer) (*zstd.Encoder, error) {
-	if zipped, ok := e[bits.Len(uint(window))].Get().(*zstd.Encoder); ok {
-		zipped.Reset(w)
-		return zipped, nil
-	}
-	return zstd.NewWriter(w, zstd.WithEncoderConcurrency(1), zstd.WithWindowSize(window), zstd.WithEncoderCRC(false),
-		zstd.WithEncoderLevel(zstd.SpeedFastest))
-}
-
-func (e *encoders) put(window int, zipped *zstd.Encoder) {
-	zipped.Reset(nil)
-	e[bits.Len(uint(window))].Put(zipped)
 }

@@ -122,11 +122,11 @@ func (s *Shipper) mergeable(l *Line, span time.Duration) (list []Segment) {
 func (s *Shipper) mergeSegments(ctx context.Context, l *Line, list []Segment) error {
 	first, last := list[0], list[len(list)-1]
 	n := changelog.Name{After: first.After, Through: last.Through, Last: last.Last}
-	merged, err := s.writer.segment(ctx, l.Epochs[0], n, 0, func(w *changelog.Writer) error {
+	merged, err := s.writer.segment(ctx, l.Epochs[0], n, func(w *changelog.Writer) error {
 		p := pace{began: time.Now()}
 		for _, part := range list {
-			err := readSegment(ctx, s.Bucket, part, s.writer.open, func(t changelog.Transaction) error {
-				return errors.Join(w.Write(t), p.rest(ctx))
+			err := openSegment(ctx, s.Bucket, part, s.writer.open, func(r *changelog.Reader) error {
+				return w.Append(r, func() error { return p.rest(ctx) })
 			})
 			if err != nil {
 				return err
@@ -258,7 +258,14 @@ var errOtherSegment = errors.New("its content is that of another segment")
 
 // readSegment calls each for the transactions of a segment, and verifies it. It ends early if each returns errStop.
 func readSegment(
-	ctx context.Context, b bucket.Bucket, x Segment, open func(io.Reader) (io.Reader, error), each func(changelog.Transaction) error,
+	ctx context.Context, b bucket.Bucket, x Segment, open func(io.Reader) (io.Reader, error), each func(*changelog.Transaction) error,
+) (err error) {
+	return openSegment(ctx, b, x, open, func(r *changelog.Reader) error { return r.Each(ctx, each) })
+}
+
+// openSegment calls read, which reads a segment to its end, unless it fails.
+func openSegment(
+	ctx context.Context, b bucket.Bucket, x Segment, open func(io.Reader) (io.Reader, error), read func(*changelog.Reader) error,
 ) (err error) {
 	in, err := b.Get(ctx, x.Object.Name)
 	if err != nil {
@@ -280,21 +287,11 @@ func readSegment(
 	if err != nil {
 		return err
 	}
-	defer r.Close()
 	if r.Header().After != x.After || r.Header().Epoch != x.Epoch {
 		return errOtherSegment
 	}
-	for {
-		t, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err == nil {
-			err = errors.Join(ctx.Err(), each(t))
-		}
-		if err != nil {
-			return err
-		}
+	if err := read(r); err != nil {
+		return err
 	}
 	if r.Totals().Through != x.Through {
 		return errOtherSegment

@@ -89,7 +89,7 @@ func (p *Plan) transactions(
 		last, ended := p.Image.Revision, false
 		for _, x := range p.Segments {
 			from := last
-			err := readSegment(ctx, b, x, open, func(t changelog.Transaction) error {
+			err := readSegment(ctx, b, x, open, func(t *changelog.Transaction) error {
 				switch {
 				case t.Revision <= from || t.Revision > x.Until || ended:
 					return nil // an overlap, or what does not count, or it is read only to be verified
@@ -98,7 +98,7 @@ func (p *Plan) transactions(
 					return nil
 				}
 				last, out.Time = t.Revision, t.Time
-				if !yield(t, nil) {
+				if !yield(*t, nil) {
 					return errStop
 				}
 				return nil

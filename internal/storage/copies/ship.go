@@ -486,7 +486,7 @@ func (s *Shipper) TakeOver(ctx context.Context) error {
 		}
 	}
 	n := changelog.Name{After: s.Handover.Revision, Through: s.Handover.Next, Last: s.Now()}
-	segment, err := s.writer.segment(ctx, number, n, 1, func(*changelog.Writer) error { return nil })
+	segment, err := s.writer.segment(ctx, number, n, func(*changelog.Writer) error { return nil })
 	if err != nil {
 		s.forget()
 		return err
@@ -700,7 +700,7 @@ func (s *Shipper) ship(ctx context.Context) (done bool, err error) {
 		size += int64(len(result.Changes[i].Entry.Key) + len(result.Changes[i].Entry.Value))
 	}
 	n := changelog.Name{After: after, Through: result.Through}
-	segment, err := s.writer.segment(ctx, l.Epochs[0], n, size, func(w *changelog.Writer) error {
+	segment, err := s.writer.segment(ctx, l.Epochs[0], n, func(w *changelog.Writer) error {
 		for _, t := range changelog.Transactions(result.Changes) {
 			if err := w.Write(t); err != nil {
 				return err

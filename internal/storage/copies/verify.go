@@ -120,25 +120,12 @@ func (v *verifier) eachTransaction(ctx context.Context, x Segment, each func(*ch
 	if err != nil {
 		return err
 	}
-	defer r.Close()
 	h := r.Header()
 	if !strings.HasPrefix(x.Object.Name, fmt.Sprintf(epochFormat, h.Epoch)) || h.After != x.After {
 		return fmt.Errorf("%w: it is of epoch %d and begins after revision %d", errOtherSegment, h.Epoch, h.After)
 	}
-	for {
-		t, err := r.Next()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err == nil {
-			err = each(&t)
-		}
-		if err != nil {
-			return err
-		}
+	if err := r.Each(ctx, each); err != nil {
+		return err
 	}
 	totals := r.Totals()
 	if last := x.Last.UnixMilli(); totals.Through != x.Through || totals.Last != last && (totals.Last != 0 || !x.Last.IsZero()) {

@@ -137,7 +137,7 @@ func (f *forge) segmentOf(epoch, written, after, through int64, list []changelog
 		name.Last = list[n-1].Time
 	}
 	return f.write(fmt.Sprintf(epochFormat, epoch)+name.String(), func(w io.Writer) error {
-		out, err := changelog.NewWriter(w, changelog.Header{Epoch: written, After: after}, 0)
+		out, err := changelog.NewWriter(w, changelog.Header{Epoch: written, After: after})
 		if err != nil {
 			return err
 		}

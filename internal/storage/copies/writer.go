@@ -105,16 +105,15 @@ func (c *counted) Write(b []byte) (int, error) {
 
 // segment writes a segment. The name has the time of its last transaction, so it is written to a buffer first if n has none.
 func (w *writer) segment(
-	ctx context.Context, epoch int64, n changelog.Name, size int64, fill func(*changelog.Writer) error,
+	ctx context.Context, epoch int64, n changelog.Name, fill func(*changelog.Writer) error,
 ) (out Segment, err error) {
 	h := changelog.Header{Epoch: epoch, After: n.After, Program: w.program}
 	write := func(to io.Writer) (changelog.Totals, error) {
-		out, err := changelog.NewWriter(to, h, size)
+		out, err := changelog.NewWriter(to, h)
 		if err != nil {
 			return changelog.Totals{}, err
 		}
 		if err := fill(out); err != nil {
-			out.Abort()
 			return changelog.Totals{}, err
 		}
 		return out.Close(n.Through)

@@ -2,9 +2,7 @@ package embedded
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"math/rand/v2"
 	"reflect"
@@ -140,7 +138,7 @@ func valueBytes(changes []storage.Change) (n int) {
 func appendSegment(t *testing.T, b []byte, after int64, result storage.ChangesResult) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	w, err := changelog.NewWriter(&out, changelog.Header{After: after}, 0)
+	w, err := changelog.NewWriter(&out, changelog.Header{After: after})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -167,17 +165,13 @@ func readSegments(t *testing.T, b []byte) (list []changelog.Transaction) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for {
-			x, err := r.Next()
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			list = append(list, x)
+		err = r.Each(t.Context(), func(x *changelog.Transaction) error {
+			list = append(list, *x)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
 		}
-		r.Close()
 		b = b[8+n:]
 	}
 	return list
