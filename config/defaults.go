@@ -59,6 +59,7 @@ func (s *Storage) complete() {
 	if s.Backend == StorageEmbedded {
 		text(&s.DataDir, defaultDataDir)
 	}
+	text(&s.LocalState, LocalStateOn)
 	positive(&s.HistoryWindow, 5*time.Minute)
 	number(&s.EventTTL, time.Hour)
 	positive(&s.Snapshots.Keep, 14)

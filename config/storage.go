@@ -13,6 +13,10 @@ const (
 const (
 	BackupAsync = "async"
 	BackupSync  = "sync"
+
+	// LocalStateOn and LocalStateOff are values of Storage.LocalState.
+	LocalStateOn  = "on"
+	LocalStateOff = "off"
 )
 
 // Storage configures where objects are kept.
@@ -27,12 +31,16 @@ type Storage struct {
 	DataDir string `flag:"data-dir"`
 	// Etcd configures the clusters of StorageEtcd.
 	Etcd Etcd
+	// LocalState, with StorageEtcd and a DataDir, keeps the data and its past in DataDir too (LocalStateOn), so that every server can tell
+	// what was changed, when and by whom, however soon etcd forgets it. With LocalStateOff the server has no past, and does not tell
+	// others who has made its changes. The default is LocalStateOn (--local-state).
+	LocalState string `flag:"local-state"`
 	// HistoryWindow is how long the embedded engine keeps old revisions. For that time a list can be continued and a
 	// watch resumed. The default is 5 minutes (--history-window).
 	HistoryWindow time.Duration `flag:"history-window"`
 	// HistoryRetention is how long old versions of changed and deleted objects can be read after HistoryWindow,
 	// for asOf and the history of objects: TIME for all resources, and RESOURCE[.GROUP][/NAMESPACE]=TIME for
-	// exceptions, such as pods=1h and */kube-system=7d. The default is 24h with StorageEmbedded and none in
+	// exceptions, such as pods=1h and */kube-system=7d. The default is 24h, and none in
 	// memory. Events and Leases have no history unless a rule names them (--history-retention).
 	HistoryRetention []string `flag:"history-retention"`
 	// HistoryBytes is the largest disk space for that history. Above it, the namespaces with the most history lose

@@ -73,12 +73,19 @@ func (s *Storage) validate(m *mistakes) {
 	if s.EventTTL < 0 {
 		m.add("{Storage.EventTTL} must not be negative")
 	}
-	if s.Backend == StorageEtcd && len(s.HistoryRetention) > 0 {
-		m.add("{Storage.HistoryRetention} is not for data in etcd: {Storage.Etcd.CompactionInterval} says how long it keeps " +
-			"what was changed or deleted")
+	if s.LocalState != LocalStateOn && s.LocalState != LocalStateOff {
+		m.add("{Storage.LocalState} must be %s or %s, not %q", LocalStateOn, LocalStateOff, s.LocalState)
+	}
+	if s.Backend == StorageEtcd && len(s.HistoryRetention) > 0 && !s.HasLocalState() {
+		m.add("{Storage.HistoryRetention} needs {Storage.DataDir} and {Storage.LocalState}=%s if the data is in etcd", LocalStateOn)
 	}
 	s.validateSnapshots(m)
 	s.validateBackup(m)
+}
+
+// HasLocalState reports whether a server on etcd keeps the data and its past in DataDir too.
+func (s *Storage) HasLocalState() bool {
+	return s.Backend == StorageEtcd && s.DataDir != "" && s.LocalState == LocalStateOn
 }
 
 func (s *Storage) validateBackup(m *mistakes) {
@@ -91,8 +98,9 @@ func (s *Storage) validateBackup(m *mistakes) {
 		}
 	case s.Backend == StorageEtcd && c.Mode == BackupSync:
 		m.add("{Storage.Backup.Mode}=%s is not for data in etcd, which other servers write too", BackupSync)
-	case s.Backend == StorageEtcd && s.DataDir == "":
-		m.add("{Storage.Backup.To} needs {Storage.DataDir} if the data is in etcd, for what is copied of it")
+	case s.Backend == StorageEtcd && !s.HasLocalState():
+		m.add("{Storage.Backup.To} needs {Storage.DataDir} and {Storage.LocalState}=%s if the data is in etcd, for what is copied of it",
+			LocalStateOn)
 	case c.Keys && c.RecipientsFile == "":
 		m.add("{Storage.Backup.Keys} needs {Storage.Backup.RecipientsFile}: keys are copied only if the copy is encrypted")
 	case c.Exclusive && s.Backend != StorageEmbedded:

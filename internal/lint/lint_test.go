@@ -248,7 +248,8 @@ var testSupport = []string{
 	"internal/api/write/writetest", "internal/machinery/effort", "internal/machinery/wait",
 	"internal/object/structuralschema/internal/sample",
 	"internal/resource/internal/kindtest", "internal/server/servertest", "internal/server/servertest/apitest",
-	"internal/storage/bucket/buckettest", "internal/storage/encrypt/kmstest", "internal/storage/storagetest", "test",
+	"internal/storage/bucket/buckettest", "internal/storage/encrypt/kmstest", "internal/storage/memoryetcd/etcdtest",
+	"internal/storage/storagetest", "test",
 }
 
 // isTestSupport reports whether a package is one of testSupport, or below test.

@@ -56,8 +56,10 @@ func watchChanges(t *testing.T, s *servertest.Server, path string) (next func() 
 
 // TestWatchChanges watches the changes of configmaps, first those since a time and then new ones. It also watches
 // the changes of a custom resource that is defined during the watch.
-func TestWatchChanges(t *testing.T) {
-	s, now := pastServer(t)
+func TestWatchChanges(t *testing.T) { onEachStore(t, testWatchChanges) }
+
+func testWatchChanges(t *testing.T, store string) {
+	s, now := pastServer(t, store)
 	s.Create(maps, `{"metadata":{"name":"before"}}`)
 	now.Advance(2 * time.Hour)
 	begin := now.Now()
@@ -110,8 +112,10 @@ func TestWatchChanges(t *testing.T) {
 }
 
 // TestWatchChangesIsBounded checks that the watches of one user cannot take all places: others can still watch.
-func TestWatchChangesIsBounded(t *testing.T) {
-	s, _ := pastServer(t)
+func TestWatchChangesIsBounded(t *testing.T) { onEachStore(t, testWatchChangesIsBounded) }
+
+func testWatchChangesIsBounded(t *testing.T, store string) {
+	s, _ := pastServer(t, store)
 	s.Create("/apis/rbac.authorization.k8s.io/v1/clusterroles", `{"metadata":{"name":"feed"},
 		"rules":[{"apiGroups":["history.keelson.dev"],"resources":["changes"],"verbs":["watch"]}]}`)
 	s.Create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{"metadata":{"name":"feed"},
@@ -146,8 +150,10 @@ func TestWatchChangesIsBounded(t *testing.T) {
 }
 
 // TestWatchChangesNeedsNoSeat checks that a watch does not hold its seat while it waits for changes.
-func TestWatchChangesNeedsNoSeat(t *testing.T) {
-	s, _ := pastServer(t)
+func TestWatchChangesNeedsNoSeat(t *testing.T) { onEachStore(t, testWatchChangesNeedsNoSeat) }
+
+func testWatchChangesNeedsNoSeat(t *testing.T, store string) {
+	s, _ := pastServer(t, store)
 	s.Create("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", `{"metadata":{"name":"eve"},
 		"roleRef":{"apiGroup":"rbac.authorization.k8s.io","kind":"ClusterRole","name":"cluster-admin"},
 		"subjects":[{"apiGroup":"rbac.authorization.k8s.io","kind":"User","name":"eve"}]}`)
@@ -172,8 +178,10 @@ func TestWatchChangesNeedsNoSeat(t *testing.T) {
 }
 
 // TestSelectChanges selects changes by fields, and by labels that the object has before or after the change.
-func TestSelectChanges(t *testing.T) {
-	s, _ := pastServer(t)
+func TestSelectChanges(t *testing.T) { onEachStore(t, testSelectChanges) }
+
+func testSelectChanges(t *testing.T, store string) {
+	s, _ := pastServer(t, store)
 	s.Create(maps, `{"metadata":{"name":"a","labels":{"app":"web"}}}`)
 	s.Create(maps, `{"metadata":{"name":"b","labels":{"app":"db"}}}`)
 	s.Patch(maps+"/a", `{"metadata":{"labels":{"app":"db"}}}`)
@@ -243,8 +251,10 @@ func listChanges(t *testing.T, s *servertest.Server, query string, limit int) (l
 
 // TestNewestChangesFirst checks that a list with newestFirst has the same changes as one without it, in reverse
 // order, for pages of any size. Its resourceVersion is one from which a watch can continue.
-func TestNewestChangesFirst(t *testing.T) {
-	s, now := pastServer(t)
+func TestNewestChangesFirst(t *testing.T) { onEachStore(t, testNewestChangesFirst) }
+
+func testNewestChangesFirst(t *testing.T, store string) {
+	s, now := pastServer(t, store)
 	s.Create("/api/v1/namespaces", `{"metadata":{"name":"other"}}`)
 	now.Advance(2 * time.Hour)
 	for i := range 7 {
@@ -331,8 +341,10 @@ func TestChangesInDiscovery(t *testing.T) {
 
 // TestChangesCallNoWebhook reads the changes of a custom resource whose stored version is not the preferred one.
 // The feed has many objects and readers, so it must not wait for the conversion webhook of one definition.
-func TestChangesCallNoWebhook(t *testing.T) {
-	s, _ := pastServer(t)
+func TestChangesCallNoWebhook(t *testing.T) { onEachStore(t, testChangesCallNoWebhook) }
+
+func testChangesCallNoWebhook(t *testing.T, store string) {
+	s, _ := pastServer(t, store)
 	var calls atomic.Int64
 	webhook := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { calls.Add(1) }))
 	t.Cleanup(webhook.Close)
@@ -401,8 +413,10 @@ func defineGears(s *servertest.Server, webhook *httptest.Server) {
 
 // TestHistoryConvertsInBatches reads the history of a custom resource in a version other than the stored one. One
 // call of the webhook converts many versions of the object. If it refuses one of them, the others are still shown.
-func TestHistoryConvertsInBatches(t *testing.T) {
-	s, _ := pastServer(t)
+func TestHistoryConvertsInBatches(t *testing.T) { onEachStore(t, testHistoryConvertsInBatches) }
+
+func testHistoryConvertsInBatches(t *testing.T, store string) {
+	s, _ := pastServer(t, store)
 	webhook := newConverter(t)
 	defineGears(s, webhook.Server)
 	const gears, versions = "/apis/example.com/v1/namespaces/default/gears", 64

@@ -12,17 +12,30 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/clock"
+	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/api/history"
 	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/server/servertest"
 	"github.com/keelson-dev/keelson/internal/server/servertest/apitest"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
+	"github.com/keelson-dev/keelson/internal/storage/memoryetcd/etcdtest"
 )
 
+// onEachStore runs a test with the data in memory, and with the data in etcd and a local state.
+func onEachStore(t *testing.T, test func(t *testing.T, store string)) {
+	for _, store := range []string{config.StorageMemory, config.StorageEtcd} {
+		t.Run(store, func(t *testing.T) { test(t, store) })
+	}
+}
+
 // pastServer starts a server that keeps history for a day, and returns it with the clock that it uses.
-func pastServer(t *testing.T) (*servertest.Server, *clock.Clock) {
+func pastServer(t *testing.T, store string) (*servertest.Server, *clock.Clock) {
 	now := clock.New(time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC))
 	c := servertest.Default("namespace-controller")
+	if store == config.StorageEtcd {
+		c.Storage.Backend, c.Storage.DataDir, c.Storage.Etcd.Servers = store, t.TempDir(), []string{etcdtest.Serve(t)}
+		c.Storage.Etcd.CompactionInterval = time.Second
+	}
 	c.Testing.Clock = now
 	c.Storage.HistoryRetention = []string{"24h", "secrets=1h"}
 	c.AdjustEngine = func(o *embedded.Options) { o.CompactInterval = 10 * time.Millisecond }
@@ -71,8 +84,10 @@ func dataOf(t *testing.T, body string) string {
 
 // TestAsOf reads old states of objects by a time, by a duration and by a revision. It does so again after the
 // store has compacted those revisions.
-func TestAsOf(t *testing.T) {
-	s, now := pastServer(t)
+func TestAsOf(t *testing.T) { onEachStore(t, testAsOf) }
+
+func testAsOf(t *testing.T, store string) {
+	s, now := pastServer(t, store)
 	configMap := func(name, v string) string {
 		return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q,"labels":{"v":%q}},"data":{"v":%q}}`, name, v, v)
 	}
@@ -143,8 +158,10 @@ func TestAsOf(t *testing.T) {
 
 // TestAsOfOfAnotherTenant checks who may read the past. The verb readhistory is needed. For the time before a
 // namespace was deleted and created again, the permission for all namespaces is needed.
-func TestAsOfOfAnotherTenant(t *testing.T) {
-	s, now := pastServer(t)
+func TestAsOfOfAnotherTenant(t *testing.T) { onEachStore(t, testAsOfOfAnotherTenant) }
+
+func testAsOfOfAnotherTenant(t *testing.T, store string) {
+	s, now := pastServer(t, store)
 	const tenant = `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"tenant"}}`
 	const theirs = "/api/v1/namespaces/tenant/configmaps"
 	s.Create("/api/v1/namespaces", tenant)
@@ -212,8 +229,10 @@ func TestAsOfOfAnotherTenant(t *testing.T) {
 
 // TestHistory reads the changes of an object and their users, also after it was deleted and created again with the
 // same name.
-func TestHistory(t *testing.T) {
-	s, now := pastServer(t)
+func TestHistory(t *testing.T) { onEachStore(t, testHistory) }
+
+func testHistory(t *testing.T, store string) {
+	s, now := pastServer(t, store)
 	const secrets = "/api/v1/namespaces/default/secrets"
 	s.Create(secrets, `{"metadata":{"name":"a"},"stringData":{"password":"one"}}`)
 	first := s.Metadata(secrets + "/a").UID
@@ -289,8 +308,10 @@ func TestHistory(t *testing.T) {
 
 // TestHistoryOfCustomResource reads the history of a custom resource, and the deletion by the garbage collector in
 // it.
-func TestHistoryOfCustomResource(t *testing.T) {
-	s, _ := pastServer(t)
+func TestHistoryOfCustomResource(t *testing.T) { onEachStore(t, testHistoryOfCustomResource) }
+
+func testHistoryOfCustomResource(t *testing.T, store string) {
+	s, _ := pastServer(t, store)
 	s.DefineWidgets()
 	const widgets = "/apis/example.com/v1/namespaces/default/widgets"
 	s.Create(widgets, `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w"},"spec":{"parts":[{"name":"a","size":1}]}}`)
@@ -302,8 +323,10 @@ func TestHistoryOfCustomResource(t *testing.T) {
 }
 
 // TestChanges reads the changes since a time, in one namespace and in all namespaces.
-func TestChanges(t *testing.T) {
-	s, now := pastServer(t)
+func TestChanges(t *testing.T) { onEachStore(t, testChanges) }
+
+func testChanges(t *testing.T, store string) {
+	s, now := pastServer(t, store)
 	s.DefineWidgets()
 	s.Create("/api/v1/namespaces", `{"metadata":{"name":"other"}}`)
 	now.Advance(2 * time.Hour)
@@ -371,8 +394,10 @@ func TestChanges(t *testing.T) {
 }
 
 // TestHistoryShowsNoMoreThanGet checks that the objects in a history are only for users who may get the object.
-func TestHistoryShowsNoMoreThanGet(t *testing.T) {
-	s, _ := pastServer(t)
+func TestHistoryShowsNoMoreThanGet(t *testing.T) { onEachStore(t, testHistoryShowsNoMoreThanGet) }
+
+func testHistoryShowsNoMoreThanGet(t *testing.T, store string) {
+	s, _ := pastServer(t, store)
 	s.Create("/api/v1/namespaces/default/secrets", `{"metadata":{"name":"a"},"stringData":{"password":"two"}}`)
 	s.Create("/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles", `{"metadata":{"name":"historian"},"rules":[
 		{"apiGroups":["*"],"resources":["*"],"verbs":["readhistory"]},{"apiGroups":["*"],"resources":["*/history"],"verbs":["get"]}]}`)
@@ -416,8 +441,10 @@ func TestAsOfOfNamespace(t *testing.T) {
 }
 
 // TestHistoryOfLargeObject pages through versions that together are too large for one response.
-func TestHistoryOfLargeObject(t *testing.T) {
-	s, _ := pastServer(t)
+func TestHistoryOfLargeObject(t *testing.T) { onEachStore(t, testHistoryOfLargeObject) }
+
+func testHistoryOfLargeObject(t *testing.T, store string) {
+	s, _ := pastServer(t, store)
 	s.Create(maps, `{"metadata":{"name":"a"}}`)
 	for i := range 12 {
 		s.Patch(maps+"/a", fmt.Sprintf(`{"data":{"v":%q,"n":"%d"}}`, strings.Repeat("x", 900<<10), i))

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,7 +11,7 @@ import (
 
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/server/certs"
-	"github.com/keelson-dev/keelson/internal/storage/memoryetcd"
+	"github.com/keelson-dev/keelson/internal/storage/memoryetcd/etcdtest"
 )
 
 // TestPeersConfig checks wrong configurations of peers, with which the server does not start.
@@ -52,7 +51,7 @@ func TestPeersConfig(t *testing.T) {
 	} {
 		c := defaultSettings()
 		c.Storage.Backend, c.Storage.DataDir, c.Serving.Port = config.StorageEtcd, "", 0
-		c.Storage.Etcd.Servers, c.Diagnostics.Log = []string{serveEtcd(t)}, slog.New(slog.DiscardHandler)
+		c.Storage.Etcd.Servers, c.Diagnostics.Log = []string{etcdtest.Serve(t)}, slog.New(slog.DiscardHandler)
 		change(&c)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		s, err := Start(ctx, c.Config, c.Options)
@@ -66,18 +65,4 @@ func TestPeersConfig(t *testing.T) {
 		}
 		cancel()
 	}
-}
-
-// serveEtcd runs an etcd in memory until the test ends, and returns its URL.
-func serveEtcd(t *testing.T) string {
-	t.Helper()
-	s := memoryetcd.New(memoryetcd.Options{Log: slog.New(slog.DiscardHandler)})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() { _ = s.Serve(l); close(done) }()
-	t.Cleanup(func() { s.Stop(); <-done })
-	return "http://" + l.Addr().String()
 }

@@ -422,7 +422,7 @@ func (s *starting) chooseStores() (err error) {
 	o := stores.Options{
 		Config: &s.config.Storage, Files: s.config.files, Egress: s.egress, Metrics: s.metrics, Log: s.log, Fail: s.ending.fail,
 		Clock: s.config.Testing.Clock, OpenStore: s.config.OpenStore, AdjustEngine: s.config.AdjustEngine,
-		Confirm: s.directories.copy.Confirm(),
+		Confirm: s.directories.copy.Confirm(), Bucket: s.directories.copy.Bucket(),
 	}
 	if origin := s.config.origin; origin != nil {
 		o.Image = origin.image

@@ -31,6 +31,16 @@ func (e *CompactedError) Error() string {
 	return fmt.Sprintf("storage: revision %d has been compacted (oldest is %d)", e.Revision, e.Compacted)
 }
 
+// NoPastError is the error of a read of the past while the store does not have the past at all.
+type NoPastError struct{ Cause error }
+
+func (e *NoPastError) Error() string {
+	return fmt.Sprintf("this server does not have the past of the data at this time: %v", e.Cause)
+}
+
+// Unwrap returns why.
+func (e *NoPastError) Unwrap() error { return e.Cause }
+
 // FutureRevisionError is the error of a read at a revision that the store has not reached.
 type FutureRevisionError struct {
 	Revision int64 // the requested revision

@@ -2,7 +2,7 @@
 // (https://etcd.io/docs/v3.6/learning/data_model/).
 //
 // The package contains the interface (storage.go), its errors and RetryPending (errors.go), and optional
-// interfaces (capability.go and history.go). versions.go reads old versions from a store without a history. Each
+// interfaces (capability.go and history.go). Each
 // backend is a package of its own, and all backends pass the suite in internal/storage/storagetest.
 package storage
 

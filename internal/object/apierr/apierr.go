@@ -30,7 +30,10 @@ func Status(err error) *metav1.Status {
 	}
 	var compacted *storage.CompactedError
 	var future *storage.FutureRevisionError
+	var noPast *storage.NoPastError
 	switch {
+	case errors.As(err, &noPast): // its cause may be another one of these errors
+		return Status(kerrors.NewServiceUnavailable(err.Error()))
 	case errors.As(err, &compacted):
 		return Status(Expired(compacted))
 	case errors.As(err, &future):

@@ -47,5 +47,5 @@ func (re *Registry) NamespaceSince(ctx context.Context, name string) (int64, err
 // was created: both are in one store. With --etcd-servers-overrides they may not be.
 func (re *Registry) HasRevisionsOfNamespaces(r *Resource) bool {
 	namespaces := re.resources[schema.GroupResource{Resource: "namespaces"}]
-	return namespaces != nil && namespaces.store == r.store
+	return namespaces != nil && namespaces.whole == r.whole
 }

@@ -2,8 +2,9 @@ package registry
 
 import (
 	"context"
-	"errors"
 	"time"
+
+	kerrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/cache"
@@ -30,8 +31,8 @@ type Past struct {
 	history storage.History // nil if the store keeps no history
 }
 
-// ErrNoHistory is the error of a read of the past from a store that knows no times.
-var ErrNoHistory = errors.New("the store of the resource does not know what was written when")
+// ErrNoHistory is the error of a read of the past from a store that keeps no history.
+var ErrNoHistory error = kerrors.NewBadRequest("this server does not keep what was changed, when and by whom (--local-state)")
 
 // KeepsAuthors reports whether the store keeps who made a change of the resource.
 func (p *Past) KeepsAuthors() bool { return p.history != nil }
@@ -130,19 +131,16 @@ func (c *PastChange) Size() int {
 
 // Changes returns the changes of an object before a revision (0 means all), the newest first. It returns at most
 // limit changes, and fewer if they are large. more is true if there are older ones; then list has at least two.
-// The object may have been deleted. From a store that keeps no history it returns the versions that are not
-// compacted (storage.ReadVersions).
+// The object may have been deleted.
 func (p *Past) Changes(
 	ctx context.Context, namespace, name string, before int64, limit int,
 ) (list []PastChange, more bool, err error) {
 	key := p.key(namespace, name)
 	asked := storage.VersionsRequest{Key: p.prefix + key, Before: before, Limit: limit, Bytes: pastBytes}
-	var versions []storage.Change
-	if p.history != nil {
-		versions, more, err = p.history.Versions(ctx, asked)
-	} else {
-		versions, more, err = storage.ReadVersions(ctx, p.store, asked)
+	if p.history == nil {
+		return nil, false, ErrNoHistory
 	}
+	versions, more, err := p.history.Versions(ctx, asked)
 	if err != nil {
 		return nil, false, err
 	}

@@ -16,6 +16,8 @@ import (
 type Backend struct {
 	Store storage.Store
 	Cache *cache.Cache
+	// Whole is the store of which Store is a part, with the same revisions. It is nil if Store is whole.
+	Whole storage.Store
 	// Metrics are the metrics of store and cache; nil records nothing.
 	Metrics *cache.Stores
 }

@@ -41,6 +41,7 @@ type bound struct {
 	kind  *Kind
 	codec *codec
 	store storage.Store
+	whole storage.Store // store, or that of which it is a part
 	// cache is nil for a kind that stores nothing.
 	cache *cache.Resource
 	// metrics record how the resource is stored and read; nil records nothing.
@@ -57,7 +58,10 @@ func newResource(k *Kind, on Backend, now func() time.Time) (*Resource, error) {
 		return nil, err
 	}
 	b := &bound{
-		kind: k, codec: codec, store: on.Store, metrics: on.Metrics.Resource(k.Group, k.Resource), prefix: Root + k.Storage.Path + "/",
+		kind: k, codec: codec, store: on.Store, whole: on.Whole, metrics: on.Metrics.Resource(k.Group, k.Resource), prefix: Root + k.Storage.Path + "/",
+	}
+	if b.whole == nil {
+		b.whole = b.store
 	}
 	reader, decoder := &Reader{bound: b, all: on.Cache}, &Decoder{b}
 	renderer := &Renderer{bound: b, decoder: decoder, indexes: k.Selection.indexed()}

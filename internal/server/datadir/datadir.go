@@ -48,7 +48,7 @@ func Replaced(dataDir string) string { return filepath.Join(dataDir, "store.repl
 // Promotion: see Following.
 func Promotion(dataDir string) string { return filepath.Join(dataDir, "promote") }
 
-// Mirror returns the directory of the store with the data of an etcd cluster, which the server has that writes the copy of it.
+// Mirror returns the directory of the store with the data of an etcd cluster and its past (Storage.LocalState).
 func Mirror(dataDir string) string { return filepath.Join(dataDir, "store.mirror") }
 
 // CopyRecord returns the file that says which epoch of the copy of --backup-to this directory has written last.

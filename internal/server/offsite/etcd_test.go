@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,7 +19,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/bucket"
 	"github.com/keelson-dev/keelson/internal/storage/copies"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
-	"github.com/keelson-dev/keelson/internal/storage/memoryetcd"
+	"github.com/keelson-dev/keelson/internal/storage/memoryetcd/etcdtest"
 )
 
 // onEtcd is the configuration of a server on etcd with a copy.
@@ -33,18 +32,7 @@ func onEtcd(t *testing.T, url, to string) servertest.Config {
 // TestCopyOfEtcd checks that one of two servers on etcd writes the copy, that the other one says so and goes on after it, and that the copy
 // can be restored.
 func TestCopyOfEtcd(t *testing.T) {
-	etcd := memoryetcd.New(memoryetcd.Options{Log: slog.New(slog.DiscardHandler)})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- etcd.Serve(l) }()
-	t.Cleanup(func() {
-		etcd.Stop()
-		<-ended
-	})
-	url, to := "http://"+l.Addr().String(), t.TempDir()
+	url, to := etcdtest.Serve(t), t.TempDir()
 	copied := func(s *servertest.Server) {
 		t.Helper()
 		wait.Seen(t, "the copy", func() (bool, string) {

@@ -21,8 +21,6 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage"
 	"github.com/keelson-dev/keelson/internal/storage/bucket"
 	"github.com/keelson-dev/keelson/internal/storage/copies"
-	"github.com/keelson-dev/keelson/internal/storage/embedded"
-	"github.com/keelson-dev/keelson/internal/storage/etcd"
 	"github.com/keelson-dev/keelson/internal/storage/mirror"
 )
 
@@ -38,12 +36,12 @@ const (
 
 // Copy is the copy of a store that a server keeps.
 type Copy struct {
-	config     *config.Storage
-	bucket     bucket.Bucket
-	closers    []func() error // in the order in which they are called
-	recipients []age.Recipient
-	metrics    *metrics.Metrics
-	log        *slog.Logger
+	config      *config.Storage
+	bucket      bucket.Bucket
+	closeBucket func() error
+	recipients  []age.Recipient
+	metrics     *metrics.Metrics
+	log         *slog.Logger
 
 	// The following is set by Attach.
 	attached chan struct{} // closed by Attach
@@ -66,7 +64,7 @@ func Open(ctx context.Context, c *config.Storage, m *metrics.Metrics, log *slog.
 		return nil, err
 	}
 	return &Copy{
-		config: c, bucket: b, closers: []func() error{closeBucket}, recipients: recipients, metrics: m, log: log, attached: make(chan struct{}),
+		config: c, bucket: b, closeBucket: closeBucket, recipients: recipients, metrics: m, log: log, attached: make(chan struct{}),
 	}, nil
 }
 
@@ -141,7 +139,7 @@ func (y *Copy) Attach(ctx context.Context, source Source) error {
 
 // copied returns the store that is copied, and Lock.Source.
 func (y *Copy) copied(ctx context.Context, s storage.Store) (store copies.Store, identity string, err error) {
-	cluster, ok := s.(*etcd.Store)
+	cluster, ok := s.(*mirror.Store)
 	if !ok {
 		store, ok = s.(copies.Store)
 		if !ok {
@@ -152,14 +150,8 @@ func (y *Copy) copied(ctx context.Context, s storage.Store) (store copies.Store,
 	if y.config.Etcd.Overrides != nil {
 		y.log.Warn("the copy of the data does not have the resources of --etcd-servers-overrides")
 	}
-	dir := datadir.Mirror(y.config.DataDir)
-	m := mirror.New(mirror.Options{
-		Source: cluster, Bucket: y.bucket, Work: dir + ".images", Log: y.log,
-		Store: embedded.Options{Dir: dir, Hold: true, Logger: y.log},
-	})
-	y.closers = append([]func() error{m.Close}, y.closers...)
 	identity, err = cluster.Identity(ctx)
-	return m, identity, err
+	return cluster.Mirror, identity, err
 }
 
 // begin makes sure that this server may write, and that it has all changes of the copy.
@@ -274,11 +266,15 @@ func (y *Copy) Close() error {
 	if y == nil {
 		return nil
 	}
-	var errs []error
-	for _, closeOne := range y.closers {
-		errs = append(errs, closeOne())
+	return y.closeBucket()
+}
+
+// Bucket returns the place of the copy, nil if there is none. y may be nil.
+func (y *Copy) Bucket() bucket.Bucket {
+	if y == nil {
+		return nil
 	}
-	return errors.Join(errs...)
+	return y.bucket
 }
 
 // Behind is how much of the store is not in the copy.

@@ -67,7 +67,7 @@ func parseDays(s string) (time.Duration, error) {
 	return time.ParseDuration(s)
 }
 
-// defaultRetention is for the embedded store, unless HistoryRetention has a rule without a scope. It does not
+// defaultRetention is for a store in the data directory, unless HistoryRetention has a rule without a scope. It does not
 // apply to the resources in shortLived.
 const defaultRetention = 24 * time.Hour
 
@@ -78,7 +78,7 @@ func Parse(c *config.Storage) (storage.Retention, error) {
 	if err != nil {
 		return storage.Retention{}, err
 	}
-	if all := (rule{keep: defaultRetention}); c.Backend == config.StorageEmbedded && !slices.ContainsFunc(rules, all.sameScope) {
+	if all := (rule{keep: defaultRetention}); (c.Backend == config.StorageEmbedded || c.HasLocalState()) && !slices.ContainsFunc(rules, all.sameScope) {
 		rules = append(rules, all)
 	}
 	if len(rules) == 0 {

@@ -30,11 +30,13 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/retention"
 	"github.com/keelson-dev/keelson/internal/server/storemetrics"
 	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/bucket"
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 	"github.com/keelson-dev/keelson/internal/storage/copies"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 	"github.com/keelson-dev/keelson/internal/storage/encrypt"
 	"github.com/keelson-dev/keelson/internal/storage/etcd"
+	"github.com/keelson-dev/keelson/internal/storage/mirror"
 )
 
 // idleDrop is the time after which a resource without readers is removed from memory.
@@ -72,6 +74,8 @@ type Options struct {
 	Fail func(error)
 	// Clock is that of API objects; nil is the clock of the system.
 	Clock *clock.Clock
+	// Bucket has the copy of the data, nil if there is none (mirror.Options).
+	Bucket bucket.Bucket
 	// Confirm is embedded.Options.Confirm.
 	Confirm func(ctx context.Context, revision int64) error
 	// Image, unless it is nil, has the initial content of the embedded store.
@@ -237,6 +241,9 @@ func (s *Stores) Warning() string {
 	if disk, ok := s.Main.(storage.SpaceReporter); ok && disk.Space().Low {
 		return "the store refuses writes, because too little disk space is free"
 	}
+	if local, ok := s.Main.(*mirror.Store); ok && local.Mirror.Failing() != nil {
+		return "this server cannot keep the past of the data (--local-state), and answers reads of it with an error; the log says why"
+	}
 	return ""
 }
 
@@ -292,12 +299,7 @@ func (s *Stores) openEngine(ctx context.Context, options embedded.Options) (stor
 		return nil, err
 	}
 	options.OnGroup = embedded.NewCommits(s.Metrics).Group
-	if s.Clock != nil {
-		options.Clock, options.SweepInterval = s.Clock.Now, testSweepInterval
-	}
-	if s.AdjustEngine != nil {
-		s.AdjustEngine(&options)
-	}
+	s.adjust(&options)
 	store, err = embedded.Open(options)
 	switch {
 	case errors.Is(err, embedded.ErrLocked):
@@ -306,6 +308,16 @@ func (s *Stores) openEngine(ctx context.Context, options embedded.Options) (stor
 		return nil, fmt.Errorf("cannot open the store: %w", err)
 	}
 	return store, nil
+}
+
+// adjust applies what only tests set.
+func (s *Stores) adjust(o *embedded.Options) {
+	if s.Clock != nil {
+		o.Clock, o.SweepInterval = s.Clock.Now, testSweepInterval
+	}
+	if s.AdjustEngine != nil {
+		s.AdjustEngine(o)
+	}
 }
 
 func (s *Stores) failed(err error) { s.Fail(fmt.Errorf("the store failed: %w", err)) }
@@ -327,8 +339,12 @@ func (s *Stores) openClusters(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, o := range overrides {
-		store, err := s.openCluster(ctx, o.servers, calls)
+	for i, o := range overrides {
+		var store storage.Store
+		cluster, err := s.openCluster(ctx, o.servers, calls)
+		if store = cluster; err == nil && s.Config.HasLocalState() {
+			store, err = s.openMirror(cluster, fmt.Sprintf("%s-%d", datadir.Mirror(s.Config.DataDir), i), nil)
+		}
 		if err != nil {
 			return err
 		}
@@ -342,14 +358,46 @@ func (s *Stores) openClusters(ctx context.Context) error {
 		return err
 	}
 	s.Main = store
-	shares := []int64{mostShare, 1, mostShare} // the part in the middle has the Events
-	for i, part := range store.Parts(eventsPrefix) {
-		s.Parts = append(s.Parts, Part{
-			Store: part, share: shares[i],
-			holds: func(_ *registry.Kind, prefix string) bool { return part.Contains(prefix) },
-		})
+	add := func(part storage.Store, contains func(key string) bool) {
+		p := Part{Store: part, share: mostShare, holds: func(_ *registry.Kind, prefix string) bool { return contains(prefix) }}
+		if contains(eventsPrefix) {
+			p.share = 1
+		}
+		s.Parts = append(s.Parts, p)
+	}
+	if !s.Config.HasLocalState() {
+		for _, part := range store.Parts(eventsPrefix) {
+			add(part, part.Contains)
+		}
+		return nil
+	}
+	local, err := s.openMirror(store, datadir.Mirror(s.Config.DataDir), s.Bucket)
+	if err != nil {
+		return err
+	}
+	s.Main = local
+	// What is written before there is a mirror has no author and no time in it. It is made in a moment, unless the cluster is large.
+	made, cancel := context.WithTimeout(ctx, mirrorWait)
+	defer cancel()
+	_ = local.Mirror.Await(made) // the mirror logs its errors
+	for _, part := range local.Parts(eventsPrefix) {
+		add(part, part.Contains)
 	}
 	return nil
+}
+
+// mirrorWait is how long the start waits for the mirror.
+const mirrorWait = 2 * time.Second
+
+// openMirror gives a cluster a mirror in a directory.
+func (s *Stores) openMirror(store *etcd.Store, dir string, place bucket.Bucket) (*mirror.Store, error) {
+	o := embedded.Options{Dir: dir, HistoryWindow: s.Config.HistoryWindow, Hold: place != nil, Logger: s.Log}
+	var err error
+	if o.Retention, err = retention.Parse(s.Config); err != nil {
+		return nil, err
+	}
+	s.adjust(&o)
+	return mirror.NewStore(mirror.Open(mirror.Options{Source: store, Bucket: place, Store: o, Now: s.Clock.Now, Log: s.Log})), nil
 }
 
 func (s *Stores) openCluster(ctx context.Context, servers []string, calls etcd.Recorder) (*etcd.Store, error) {
@@ -361,7 +409,7 @@ func (s *Stores) openCluster(ctx context.Context, servers []string, calls etcd.R
 	store, err := etcd.Open(ctx, etcd.Options{
 		Endpoints: servers, TLS: s.etcdTLS, Prefix: etcdRoot(&c),
 		CompactionInterval: c.CompactionInterval, PollInterval: cmp.Or(c.DBMetricPollInterval, -1),
-		LeaseReuse: c.LeaseReuse, Logger: s.Log,
+		LeaseReuse: c.LeaseReuse, Records: s.Config.HasLocalState(), Now: s.Clock.Now, Logger: s.Log,
 		Dial: dial, OnFailure: s.failed, Recorder: calls,
 	})
 	if err != nil {
@@ -388,7 +436,11 @@ func (s *Stores) Registry(kinds []*registry.Kind) (*registry.Registry, error) {
 // storePartOf returns the part in which the resource of a kind is stored. prefix is the prefix of its keys.
 func (s *Stores) storePartOf(k *registry.Kind, prefix string) registry.Backend {
 	i := slices.IndexFunc(s.Parts, func(p Part) bool { return p.holds(k, prefix) })
-	return registry.Backend{Store: s.Parts[i].Store, Cache: s.Parts[i].Cache, Metrics: s.measured}
+	b := registry.Backend{Store: s.Parts[i].Store, Cache: s.Parts[i].Cache, Metrics: s.measured}
+	if i >= len(s.overridden) {
+		b.Whole = s.Main
+	}
+	return b
 }
 
 // Checks returns the health checks of the main store and of the overrides, with the names of kube-apiserver.

@@ -33,14 +33,11 @@ type Store interface {
 	Hold(revision, written int64)
 }
 
-// Shared is a Store that every process can make which takes the lock, because all of them use the data. Lock.Source is set.
+// Shared is a Store that several processes have, because all of them use the data. Lock.Source is set.
 type Shared interface {
 	Store
-	// Open makes the store, unless it is there and keeps up with the data: as the copy has it, with all changes since, or anew. This process
-	// holds the lock.
-	Open(ctx context.Context) error
-	// Close gives the store up. Later calls of the other methods fail until Open is called again.
-	Close() error
+	// Await waits until the store has all changes that were made before, also by other processes.
+	Await(ctx context.Context) error
 }
 
 // Options say what is copied, and where. Store, Bucket, Lock, Now and Log must be set.
@@ -444,20 +441,13 @@ func (s *Shipper) begin(ctx context.Context) error {
 	return s.newLine(ctx)
 }
 
-// take takes the lock and opens the store, if that is not done.
+// take takes the lock, if it is not held, and waits until the store has what another process may have copied.
 func (s *Shipper) take(ctx context.Context) error {
-	if s.shared == nil {
-		return s.Acquire(ctx)
+	err := s.Acquire(ctx)
+	if err == nil && s.shared != nil {
+		err = s.shared.Await(ctx)
 	}
-	if s.Lock.Epoch() == 0 { // another process may have written since
-		if err := s.shared.Close(); err != nil {
-			return err
-		}
-	}
-	if err := s.Acquire(ctx); err != nil {
-		return err
-	}
-	return s.shared.Open(ctx)
+	return err
 }
 
 // TakeOver goes on where another server has ended (Options.Handover). Between the last revision that it has copied and the first one of
@@ -624,7 +614,7 @@ func (s *Shipper) follows(ctx context.Context, l *Line, revision int64, at time.
 	}
 	written, _, err := s.Store.WrittenAt(ctx, revision)
 	if err == nil && written.IsZero() && s.shared != nil {
-		return true, nil // it has all changes since, and began there, with an image
+		return true, nil // it has all changes since, and began there
 	}
 	if err == nil && written.IsZero() { // a revision that a takeover left out
 		r, err := ReadRecord(s.Record, s.To)

@@ -27,6 +27,7 @@ func (s *Store) Commit(ctx context.Context, txn storage.Txn) (int64, error) {
 		if err != nil {
 			return 0, err
 		}
+		ops = s.withRecord(ops, &txn)
 		slow := time.AfterFunc(slowRequest, s.startMemberCheck)
 		r, err := s.client.Txn(ctx).If(compares...).Then(ops...).Else(gets...).Commit()
 		slow.Stop()

@@ -40,6 +40,10 @@ type Options struct {
 	CompactionInterval time.Duration
 	// LeaseReuse is the longest time during which a lease is given to further keys; 0 means a minute.
 	LeaseReuse time.Duration
+	// Records makes Commit write who has made a transaction, and when, for Follow.
+	Records bool
+	// Now is the clock for Records; nil is that of the system.
+	Now func() time.Time
 	// PollInterval is the interval in which the size and version of the members are requested; 0 means 30 seconds,
 	// and a negative value means only once.
 	PollInterval time.Duration
@@ -70,6 +74,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
+	}
+	if o.Now == nil {
+		o.Now = time.Now
 	}
 	if o.Prefix == DefaultPrefix {
 		o.Prefix = ""

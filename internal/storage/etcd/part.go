@@ -17,7 +17,11 @@ type Part struct {
 // Watch implements storage.Store.
 func (p Part) Watch(ctx context.Context, prefix string, from int64) (storage.Watcher, error) {
 	in := span{prefix, storage.PrefixEnd(prefix)}.intersect(span{p.Lo, p.Hi})
-	return p.watch(ctx, p.keys.span(in.lo, in.hi), from)
+	w, err := p.watch(ctx, p.keys.span(in.lo, in.hi), from, false)
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
 }
 
 // Close implements storage.Store.
@@ -27,9 +31,9 @@ func (p Part) Close() error { return nil }
 // whether all keys with this prefix belong to p.
 func (p Part) Contains(key string) bool { return key >= p.Lo && (p.Hi == "" || key < p.Hi) }
 
-// Parts divides the keys into three parts: the keys before the given prefix, the keys with this prefix, and the
+// Parts divides the keys of API objects into three parts: the keys before the given prefix, the keys with this prefix, and the
 // keys after them.
 func (s *Store) Parts(prefix string) []Part {
 	end := storage.PrefixEnd(prefix)
-	return []Part{{s, "", prefix}, {s, prefix, end}, {s, end, ""}}
+	return []Part{{s, recordKey + "\x00", prefix}, {s, prefix, end}, {s, end, ""}} // each transaction writes recordKey
 }

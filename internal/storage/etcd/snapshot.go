@@ -36,10 +36,12 @@ func (s *Store) Snapshot(ctx context.Context, revision int64) iter.Seq2[Leased, 
 				return
 			}
 			for _, kv := range r.Kvs {
+				if key = string(kv.Key) + "\x00"; s.entry(kv).Key == recordKey {
+					continue
+				}
 				if !yield(Leased{s.entry(kv), kv.Lease}, nil) {
 					return
 				}
-				key = string(kv.Key) + "\x00"
 			}
 			if !r.More {
 				return

@@ -42,10 +42,11 @@ var errFirstRevisionPassed = errors.New("the first revision has happened already
 // watcher implements storage.Watcher, and also cache.ProgressRequester. Its goroutine (run) keeps a stream open and
 // queues batches for Next.
 type watcher struct {
-	store  *Store
-	span   span
-	ctx    context.Context // ends with Close
-	cancel context.CancelFunc
+	store   *Store
+	span    span
+	records bool            // changes of recordKey are queued too
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
 
 	batches chan storage.Batch // closed at the end, after err is set
 	err     error
@@ -63,11 +64,15 @@ type watcher struct {
 
 // Watch implements storage.Store.
 func (s *Store) Watch(ctx context.Context, prefix string, from int64) (storage.Watcher, error) {
-	return s.watch(ctx, s.keys.span(prefix, storage.PrefixEnd(prefix)), from)
+	w, err := s.watch(ctx, s.keys.span(prefix, storage.PrefixEnd(prefix)), from, false)
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
 }
 
-// watch starts a watcher of a range of keys.
-func (s *Store) watch(ctx context.Context, in span, from int64) (storage.Watcher, error) {
+// watch starts a watcher of a range of keys. records says whether it has the changes of recordKey.
+func (s *Store) watch(ctx context.Context, in span, from int64, records bool) (*watcher, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err
 	}
@@ -85,7 +90,7 @@ func (s *Store) watch(ctx context.Context, in span, from int64) (storage.Watcher
 		return nil, &storage.CompactedError{Revision: from, Compacted: compacted}
 	}
 	w := &watcher{
-		store: s, span: in, next: from, startsInFuture: from > s.observed.revision.Load(),
+		store: s, span: in, records: records, next: from, startsInFuture: from > s.observed.revision.Load(),
 		batches: make(chan storage.Batch, maxQueuedBatches), wake: make(chan struct{}, 1),
 	}
 	w.queuedRevision.Store(from - 1)
@@ -238,7 +243,7 @@ func (w *watcher) runStream(silence time.Duration) error {
 			cancel(errSilent)
 		})
 	})
-	parts := assembler{next: w.next, entry: w.store.entry}
+	parts := assembler{next: w.next, entry: w.store.entry, records: w.records}
 	for {
 		quiet.receiveBegins()
 		r, err := st.Recv()
@@ -368,6 +373,8 @@ func (t *silenceTimer) watch(ctx context.Context, silence time.Duration, due fun
 type assembler struct {
 	next  int64 // changes before this revision are dropped
 	entry func(*mvccpb.KeyValue) storage.Entry
+	// records says whether changes of recordKey are returned.
+	records bool
 
 	partial []storage.Event // events of the last revision, which may continue in the next fragment
 }
@@ -389,6 +396,10 @@ func (a *assembler) add(r *pb.WatchResponse) (storage.Batch, error) {
 		}
 		out := storage.Event{Deleted: e.Type == clientv3.EventTypeDelete, Entry: a.entry(e.Kv), Lease: e.Kv.Lease}
 		switch {
+		case out.Entry.Key == recordKey:
+			if !a.records {
+				continue
+			}
 		case e.PrevKv != nil:
 			out.Prev = a.entry(e.PrevKv)
 		case out.Deleted || e.Kv.CreateRevision != e.Kv.ModRevision:

@@ -1,13 +1,14 @@
-// Package mirror keeps a store on the disk with the data of an etcd cluster, and of each change when it was made, which etcd does not
-// keep. Out of it package copies keeps a copy elsewhere. Of the servers on a cluster only the one that writes the copy has a Mirror that is
-// open.
+// Package mirror keeps the data of an etcd cluster on the disk of each server too, with its past: who has made each change, and when. So
+// reads of the past do not need etcd, which can forget old versions soon, and a copy elsewhere can be made of it (package copies).
+//
+// mirror.go has the Mirror, which follows the cluster; past.go the reads of the past; leases.go the ends of leases.
 package mirror
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"os"
 	"slices"
@@ -15,7 +16,6 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/internal/storage"
-	"github.com/keelson-dev/keelson/internal/storage/backup"
 	"github.com/keelson-dev/keelson/internal/storage/bucket"
 	"github.com/keelson-dev/keelson/internal/storage/changelog"
 	"github.com/keelson-dev/keelson/internal/storage/copies"
@@ -23,95 +23,222 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/etcd"
 )
 
-// root is the beginning of the keys that are copied.
-const root = etcd.DefaultPrefix + "/"
-
 // Options say what is mirrored, and where.
 type Options struct {
 	Source *etcd.Store
-	// Bucket has the copy, out of which the store is made if it can be read without a key.
-	Bucket bucket.Bucket
-	// Store says where the store is. Work is a directory for images while they are read. What is in both directories is removed.
+	// Store says where the mirror is. The directory is made anew if it does not have the data of the cluster. Its name with ".making"
+	// appended is used while it is made.
 	Store embedded.Options
-	Work  string
-	Log   *slog.Logger
+	// Bucket, unless it is nil, has a copy of the data, out of which the mirror is made if the cluster does not have all changes since the
+	// mirror was written, and if the copy can be read without a key.
+	Bucket bucket.Bucket
+	// Now is the clock for changes of which nobody has recorded the time.
+	Now func() time.Time
+	Log *slog.Logger
 }
 
-// Mirror is the store. It implements copies.Shared.
+const (
+	// shortestPause and longestPause are the times between two tries to follow the cluster.
+	shortestPause, longestPause = 100 * time.Millisecond, 30 * time.Second
+	// patience is how long a reader waits for the mirror.
+	patience = 10 * time.Second
+)
+
+// Mirror is a store that has what the cluster has, a little later. Its methods are those of a copies.Store, and read what the mirror has at
+// this time; History waits for what the cluster has.
 type Mirror struct {
-	o Options
+	o      Options
+	cancel context.CancelFunc
+	ended  chan struct{} // closed when run has ended
 
-	mu   sync.Mutex // guards term
-	term *term      // nil while the store is not open
-}
-
-// term is the time from Open to Close.
-type term struct {
-	follower *embedded.Follower
-	watcher  storage.Watcher
-	leases   *leases
-	cancel   context.CancelFunc
-	ended    chan struct{} // closed when err is set: changes are not applied any more
-	err      error
+	mu       sync.Mutex         // guards the fields below
+	follower *embedded.Follower // nil while the mirror is made or cannot be used
+	changes  etcd.Following     // of the follower
+	position int64              // the follower has all changes of the cluster up to this revision
+	err      error              // why there is no follower
+	moved    chan struct{}      // closed and replaced when one of them changes
 }
 
 var _ copies.Shared = (*Mirror)(nil)
 
-// New returns a Mirror. The caller calls Close.
-func New(o Options) *Mirror { return &Mirror{o: o} }
+// Open starts a Mirror, which follows the cluster from now on. It does not wait for it. The caller calls Close before it closes the source.
+func Open(o Options) *Mirror {
+	ctx, cancel := context.WithCancel(context.Background())
+	m := &Mirror{o: o, cancel: cancel, ended: make(chan struct{}), moved: make(chan struct{}), err: errMaking}
+	go m.run(ctx)
+	return m
+}
 
-// Open implements copies.Shared.
-func (m *Mirror) Open(ctx context.Context) error {
-	if _, err := m.store(); err == nil {
-		return nil
-	}
-	if err := m.Close(); err != nil {
+// errMaking is the reason why there is no follower at first.
+var errMaking = errors.New("it is being made")
+
+// Failing returns why the mirror cannot be kept, nil if it is kept or made for the first time.
+func (m *Mirror) Failing() error {
+	if _, err := m.store(); err != nil && !errors.Is(err, errMaking) && !errors.Is(err, storage.ErrClosed) {
 		return err
 	}
-	leases := newLeases(m.o.Source)
-	f, err := m.make(ctx, leases)
-	if err != nil {
-		return err
-	}
-	w, err := m.o.Source.Watch(ctx, root, f.Revision()+1)
-	if err != nil {
-		return errors.Join(err, f.Close())
-	}
-	t := &term{follower: f, watcher: w, leases: leases, ended: make(chan struct{})}
-	background, cancel := context.WithCancel(context.Background())
-	t.cancel = cancel
-	go t.run(background)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.term = t
 	return nil
 }
 
-// make makes the store: out of the copy, if the cluster still has all changes since, otherwise with the keys of the cluster.
-func (m *Mirror) make(ctx context.Context, leases *leases) (*embedded.Follower, error) {
-	copied := &copies.Follower{Bucket: m.o.Bucket, Store: m.o.Store, Work: m.o.Work}
-	err := copied.CatchUp(ctx)
-	err = errors.Join(err, copied.Close(), os.RemoveAll(m.o.Work))
-	switch {
-	case err == nil:
-		f, err := embedded.OpenFollower(m.o.Store)
+// Close ends the Mirror. Readers end with storage.ErrClosed.
+func (m *Mirror) Close() error {
+	m.cancel()
+	<-m.ended
+	return nil
+}
+
+// run follows the cluster until ctx ends.
+func (m *Mirror) run(ctx context.Context) {
+	defer close(m.ended)
+	for pause := shortestPause; ; pause = min(2*pause, longestPause) {
+		began := time.Now()
+		err := m.follow(ctx)
+		if ctx.Err() != nil {
+			m.set(nil, etcd.Following{}, 0, storage.ErrClosed)
+			return
+		}
+		m.set(nil, etcd.Following{}, 0, err)
+		m.o.Log.Error("this server cannot keep the past of the data; will try again", "directory", m.o.Store.Dir, "error", err)
+		if time.Since(began) > longestPause {
+			pause = shortestPause
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+}
+
+// set sets the state.
+func (m *Mirror) set(f *embedded.Follower, c etcd.Following, position int64, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.follower, m.changes, m.position, m.err = f, c, position, err
+	close(m.moved)
+	m.moved = make(chan struct{})
+}
+
+// follow makes the mirror, if necessary, and applies the changes of the cluster until ctx ends or something fails.
+func (m *Mirror) follow(ctx context.Context) (err error) {
+	ends := newLeases(m.o.Source)
+	f, err := m.open(ctx, ends)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	defer func() { m.set(nil, etcd.Following{}, 0, errMaking) }() // nobody reads from a store that is closed
+	changes, err := m.o.Source.Follow(ctx, f.Revision()+1)
+	if err != nil {
+		return err
+	}
+	defer changes.Close()
+	m.set(f, changes, f.Revision(), nil)
+	var last time.Time
+	for {
+		list, through, err := changes.Next(ctx)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		goesOn, err := m.goesOn(ctx, f)
-		if goesOn && err == nil {
-			return f, nil
+		if last, err = m.apply(ctx, f, ends, list, last); err != nil {
+			return err
 		}
-		if err = errors.Join(err, f.Close()); err != nil {
-			return nil, err
+		m.set(f, changes, through, nil)
+	}
+}
+
+// apply applies changes. Those without a time get the present one, or that of the last change if that is later. It returns the time of the
+// last change.
+func (m *Mirror) apply(
+	ctx context.Context, f *embedded.Follower, ends *leases, list []storage.Change, last time.Time,
+) (time.Time, error) {
+	now := m.o.Now()
+	for i := range list {
+		c := &list[i]
+		if c.Lease != 0 && c.Deadline == 0 {
+			var err error
+			if c.Deadline, err = ends.deadline(ctx, c.Lease); err != nil {
+				return last, err
+			}
 		}
-		m.o.Log.Warn("the cluster does not have all changes since the end of the copy any more; a new image is written")
-	case errors.Is(err, changelog.ErrDamaged):
-		m.o.Log.Error("the copy of the data is damaged; a new image is written", "error", err)
-	case !errors.Is(err, copies.ErrEmpty) && !errors.Is(err, backup.ErrEncrypted):
+		if c.Time.IsZero() {
+			if c.Time = now; now.Before(last) { // the clocks of two servers differ, or somebody has set one back
+				c.Time = last
+			}
+		}
+		last = c.Time
+	}
+	return last, f.Apply(ctx, func(yield func(changelog.Transaction, error) bool) {
+		for t := range slices.Values(changelog.Transactions(list)) {
+			if !yield(t, nil) {
+				return
+			}
+		}
+	})
+}
+
+// open opens the mirror, if the cluster still has all changes since it was written. Otherwise it makes it out of the copy, if that holds for
+// the copy, or with the keys of the cluster.
+func (m *Mirror) open(ctx context.Context, ends *leases) (*embedded.Follower, error) {
+	making := m.o.Store
+	making.Dir += ".making"
+	if err := os.RemoveAll(making.Dir); err != nil { // of a process that was killed
 		return nil, err
 	}
-	return m.makeAnew(ctx, leases)
+	if _, err := os.Stat(m.o.Store.Dir); err == nil {
+		f, err := m.goOn(ctx, m.o.Store, "the mirror on the disk of this server")
+		if f != nil || err != nil {
+			return f, err
+		}
+	}
+	made, err := m.fromCopy(ctx, making)
+	if err == nil && !made {
+		err = errors.Join(os.RemoveAll(making.Dir), m.makeAnew(ctx, making, ends))
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := errors.Join(os.RemoveAll(m.o.Store.Dir), os.Rename(making.Dir, m.o.Store.Dir)); err != nil {
+		return nil, err
+	}
+	return embedded.OpenFollower(m.o.Store)
+}
+
+// goOn opens a store. It returns nil if the store cannot be used, and the log says why.
+func (m *Mirror) goOn(ctx context.Context, o embedded.Options, name string) (*embedded.Follower, error) {
+	f, err := embedded.OpenFollower(o)
+	if err != nil {
+		m.o.Log.Error(name+" cannot be used; it is made anew", "directory", o.Dir, "error", err)
+		return nil, nil
+	}
+	goesOn, err := m.goesOn(ctx, f)
+	if goesOn && err == nil {
+		return f, nil
+	}
+	if err == nil {
+		m.o.Log.Warn("the cluster does not have all changes any more that "+name+" lacks; it is made anew", "directory", o.Dir)
+	}
+	return nil, errors.Join(err, f.Close())
+}
+
+// fromCopy makes a store out of the copy. It reports whether it did.
+func (m *Mirror) fromCopy(ctx context.Context, o embedded.Options) (bool, error) {
+	if m.o.Bucket == nil {
+		return false, nil
+	}
+	work := o.Dir + ".images"
+	copied := &copies.Follower{Bucket: m.o.Bucket, Store: o, Work: work}
+	err := copied.CatchUp(ctx)
+	if err = errors.Join(err, copied.Close(), os.RemoveAll(work)); err != nil {
+		if ctx.Err() == nil && !errors.Is(err, copies.ErrEmpty) {
+			m.o.Log.Warn("the past of the data cannot be taken out of the copy (--backup-to)", "error", err)
+		}
+		return false, ctx.Err()
+	}
+	f, err := m.goOn(ctx, o, "the copy of the data")
+	if f == nil {
+		return false, err
+	}
+	return true, f.Close()
 }
 
 // goesOn reports whether the cluster has the last change of the store, and all changes since.
@@ -169,100 +296,71 @@ func lastChanges(ctx context.Context, s *embedded.Store, end int64) ([]storage.C
 }
 
 // makeAnew makes the store with the keys of the cluster as they are.
-func (m *Mirror) makeAnew(ctx context.Context, leases *leases) (*embedded.Follower, error) {
-	if err := os.RemoveAll(m.o.Store.Dir); err != nil {
-		return nil, err
-	}
+func (m *Mirror) makeAnew(ctx context.Context, o embedded.Options, ends *leases) error {
 	revision, err := m.o.Source.Revision(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	err = embedded.Import(m.o.Store, revision, func(yield func(embedded.Record, error) bool) {
+	return embedded.Import(o, revision, func(yield func(embedded.Record, error) bool) {
 		for e, err := range m.o.Source.Snapshot(ctx, revision) {
 			r := embedded.Record{Entry: e.Entry}
 			if err == nil {
-				r.Deadline, err = leases.deadline(ctx, e.Lease)
+				r.Deadline, err = ends.deadline(ctx, e.Lease)
 			}
 			if !yield(r, err) {
 				return
 			}
 		}
 	}, nil)
+}
+
+// await waits until the mirror has all changes up to a revision, at most for the time patience. It returns the mirror.
+func (m *Mirror) await(ctx context.Context, revision int64) (*embedded.Follower, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		m.mu.Lock()
+		f, changes, position, moved, err := m.follower, m.changes, m.position, m.moved, m.err
+		m.mu.Unlock()
+		switch {
+		case f != nil && position >= revision:
+			return f, nil
+		case f != nil:
+			changes.RequestProgress()
+		case errors.Is(err, storage.ErrClosed):
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, &storage.NoPastError{Cause: cmp.Or(err, ctx.Err())}
+		case <-moved:
+		}
+	}
+}
+
+// Await implements copies.Shared.
+func (m *Mirror) Await(ctx context.Context) error {
+	_, err := m.current(ctx)
+	return err
+}
+
+// current returns the mirror when it has all changes that the cluster has.
+func (m *Mirror) current(ctx context.Context) (*embedded.Follower, error) {
+	revision, err := m.o.Source.Revision(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return embedded.OpenFollower(m.o.Store)
+	return m.await(ctx, revision)
 }
 
-// run applies the changes of the cluster until ctx ends.
-func (t *term) run(ctx context.Context) {
-	defer close(t.ended)
-	var last time.Time
-	for {
-		b, err := t.watcher.Next(ctx)
-		if err == nil {
-			now := time.Now()
-			if now.Before(last) { // somebody has set the clock back
-				now = last
-			}
-			last = now
-			err = t.apply(ctx, b.Events, now)
-		}
-		if err != nil {
-			t.err = fmt.Errorf("the changes of etcd cannot be followed: %w", err)
-			return
-		}
-	}
-}
-
-// apply applies changes that were made at a time.
-func (t *term) apply(ctx context.Context, events []storage.Event, at time.Time) error {
-	changes := make([]storage.Change, len(events))
-	for i := range events {
-		deadline, err := t.leases.deadline(ctx, events[i].Lease)
-		if err != nil {
-			return err
-		}
-		changes[i] = storage.Change{Event: events[i], Time: at, Deadline: deadline}
-	}
-	return t.follower.Apply(ctx, func(yield func(changelog.Transaction, error) bool) {
-		for t := range slices.Values(changelog.Transactions(changes)) {
-			if !yield(t, nil) {
-				return
-			}
-		}
-	})
-}
-
-var errClosed = errors.New("this server does not follow the cluster")
-
-// store returns the store, or why it does not keep up.
+// store returns the mirror as it is, or why there is none.
 func (m *Mirror) store() (*embedded.Store, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.term == nil {
-		return nil, errClosed
+	if m.follower == nil {
+		return nil, &storage.NoPastError{Cause: m.err}
 	}
-	select {
-	case <-m.term.ended:
-		return nil, m.term.err
-	default:
-		return m.term.follower.Source(), nil
-	}
-}
-
-// Close implements copies.Shared.
-func (m *Mirror) Close() error {
-	m.mu.Lock()
-	t := m.term
-	m.term = nil
-	m.mu.Unlock()
-	if t == nil {
-		return nil
-	}
-	t.cancel()
-	<-t.ended
-	return errors.Join(t.watcher.Close(), t.follower.Close(), os.RemoveAll(m.o.Store.Dir))
+	return m.follower.Source(), nil
 }
 
 // Revision implements copies.Store.
@@ -274,7 +372,7 @@ func (m *Mirror) Revision(ctx context.Context) (int64, error) {
 	return s.Revision(ctx)
 }
 
-// Stats implements copies.Store. All figures are 0 while the Mirror is closed.
+// Stats implements copies.Store. All figures are 0 while there is no mirror.
 func (m *Mirror) Stats() storage.Stats {
 	s, err := m.store()
 	if err != nil {

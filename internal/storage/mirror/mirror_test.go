@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"maps"
 	"math/rand/v2"
-	"net"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -26,28 +25,17 @@ import (
 	"github.com/keelson-dev/keelson/internal/storage/copies"
 	"github.com/keelson-dev/keelson/internal/storage/embedded"
 	"github.com/keelson-dev/keelson/internal/storage/etcd"
-	"github.com/keelson-dev/keelson/internal/storage/memoryetcd"
+	"github.com/keelson-dev/keelson/internal/storage/memoryetcd/etcdtest"
 )
+
+// root is the beginning of the keys of API objects.
+const root = etcd.DefaultPrefix + "/"
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// serveEtcd runs an etcd in memory until the test ends, and returns its URL.
-func serveEtcd(t *testing.T) string {
-	t.Helper()
-	s := memoryetcd.New(memoryetcd.Options{Log: quiet})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan struct{})
-	go func() { _ = s.Serve(l); close(done) }()
-	t.Cleanup(func() { s.Stop(); <-done })
-	return "http://" + l.Addr().String()
-}
-
 func connect(t *testing.T, url string) *etcd.Store {
 	t.Helper()
-	s, err := etcd.Open(t.Context(), etcd.Options{Endpoints: []string{url}, CompactionInterval: -1, Logger: quiet})
+	s, err := etcd.Open(t.Context(), etcd.Options{Endpoints: []string{url}, CompactionInterval: -1, Records: true, Logger: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,10 +70,7 @@ func startServer(t *testing.T, name string, source *etcd.Store, to string, recip
 func startServerOn(t *testing.T, name string, source *etcd.Store, b bucket.Bucket, to string, recipients ...age.Recipient) *server {
 	t.Helper()
 	dir := t.TempDir()
-	m := New(Options{
-		Source: source, Bucket: b, Work: filepath.Join(dir, "images"), Log: quiet,
-		Store: embedded.Options{Dir: filepath.Join(dir, "store"), Hold: true, ReserveBytes: -1, Logger: quiet},
-	})
+	m := open(source, dir, b)
 	identity, err := source.Identity(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -108,6 +93,14 @@ func startServerOn(t *testing.T, name string, source *etcd.Store, b bucket.Bucke
 	}()
 	t.Cleanup(s.kill)
 	return s
+}
+
+// open starts a mirror in a directory.
+func open(source *etcd.Store, dir string, b bucket.Bucket) *Mirror {
+	return Open(Options{
+		Source: source, Bucket: b, Now: time.Now, Log: quiet,
+		Store: embedded.Options{Dir: filepath.Join(dir, "store"), Hold: true, ReserveBytes: -1, Logger: quiet},
+	})
 }
 
 // kill ends the server. It keeps the lock.
@@ -186,7 +179,7 @@ func (c *cut) Put(ctx context.Context, name string, write func(io.Writer) error)
 // TestServerThatWasCutOff checks that a server that gets the lock back goes on in what another server has written meanwhile.
 func TestServerThatWasCutOff(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	url, to := serveEtcd(t), filepath.Join(t.TempDir(), "bucket")
+	url, to := etcdtest.Serve(t), filepath.Join(t.TempDir(), "bucket")
 	source, way := connect(t, url), &cut{Bucket: place(t, to)}
 	a := startServerOn(t, "a", source, way, to)
 	a.await(t, write(t, rng, source, 20))
@@ -212,7 +205,7 @@ func TestServerThatWasCutOff(t *testing.T) {
 // TestCopyThatIsAnImage checks that another server goes on in a copy that has an image and no changes after it.
 func TestCopyThatIsAnImage(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	url, to := serveEtcd(t), filepath.Join(t.TempDir(), "bucket")
+	url, to := etcdtest.Serve(t), filepath.Join(t.TempDir(), "bucket")
 	source := connect(t, url)
 	last := write(t, rng, source, 20)
 	for _, name := range []string{"a", "b", "c"} {
@@ -349,7 +342,7 @@ func TestServersTakeTurns(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	url, to := serveEtcd(t), filepath.Join(t.TempDir(), "bucket")
+	url, to := etcdtest.Serve(t), filepath.Join(t.TempDir(), "bucket")
 	source := connect(t, url)
 	w := &twin{states: map[int64]map[string]string{}}
 	following, cancel := context.WithCancel(t.Context())
@@ -393,7 +386,7 @@ func TestServersTakeTurns(t *testing.T) {
 // TestMissingChanges checks that a copy begins anew when the cluster does not have the changes since its end.
 func TestMissingChanges(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	url, to := serveEtcd(t), filepath.Join(t.TempDir(), "bucket")
+	url, to := etcdtest.Serve(t), filepath.Join(t.TempDir(), "bucket")
 	source := connect(t, url)
 	s := startServer(t, "a", source, to)
 	s.await(t, write(t, rng, source, 20))
@@ -423,7 +416,9 @@ func keys(t *testing.T, s *etcd.Store) map[string]string {
 	}
 	state := map[string]string{}
 	for e := range slices.Values(r.Entries) {
-		state[e.Key] = string(e.Value)
+		if !strings.HasPrefix(e.Key, root+".keelson/") { // where etcd.Store has who has made a change
+			state[e.Key] = string(e.Value)
+		}
 	}
 	return state
 }
@@ -432,7 +427,7 @@ func keys(t *testing.T, s *etcd.Store) map[string]string {
 func TestChangesOfOtherData(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	to := filepath.Join(t.TempDir(), "bucket")
-	source, other := connect(t, serveEtcd(t)), connect(t, serveEtcd(t))
+	source, other := connect(t, etcdtest.Serve(t)), connect(t, etcdtest.Serve(t))
 	s := startServer(t, "a", source, to)
 	s.await(t, write(t, rng, source, 20))
 	s.end(t)
@@ -466,21 +461,25 @@ func TestCopyOfAnotherCluster(t *testing.T) {
 	}
 }
 
-// TestEncryptedCopy checks that a server that cannot read the copy begins it anew.
+// TestEncryptedCopy checks that a server that cannot read the copy goes on in it if it has all changes since its end, and else begins it
+// anew.
 func TestEncryptedCopy(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	url, to := serveEtcd(t), filepath.Join(t.TempDir(), "bucket")
+	url, to := etcdtest.Serve(t), filepath.Join(t.TempDir(), "bucket")
 	key, err := age.GenerateX25519Identity()
 	if err != nil {
 		t.Fatal(err)
 	}
 	source := connect(t, url)
-	for n := range 2 {
+	for i, want := range []int{1, 1, 2} {
+		if i == 2 {
+			write(t, rng, source, 1) // while there is no server
+		}
 		s := startServer(t, "a", source, to, key.Recipient())
 		s.await(t, write(t, rng, source, 20))
 		s.end(t)
-		if got := lines(t, place(t, to)); got != n+1 {
-			t.Errorf("the copy has %d lines of history, not %d", got, n+1)
+		if got := lines(t, place(t, to)); got != want {
+			t.Errorf("after server %d the copy has %d lines of history, not %d", i, got, want)
 		}
 	}
 }

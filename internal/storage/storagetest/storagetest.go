@@ -55,7 +55,6 @@ func Run(t *testing.T, open func(t *testing.T) storage.Store, options ...Option)
 		{"RangeOldRevision", (*suite).rangeOldRevision},
 		{"Errors", (*suite).errors},
 		{"Compact", (*suite).compact},
-		{"ReadVersions", (*suite).readVersions},
 		{"WatchEvents", (*suite).watchEvents},
 		{"WatchFromHistory", (*suite).watchFromHistory},
 		{"WatchFuture", (*suite).watchFuture},

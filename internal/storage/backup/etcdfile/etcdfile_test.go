@@ -65,6 +65,14 @@ func read(path string, skipHash bool) (entries []Entry, f *File, err error) {
 	return entries, f, errors.Join(err, f.Close())
 }
 
+// TestKeyOfTheServer checks that a key that says who has made changes is not taken for an object.
+func TestKeyOfTheServer(t *testing.T) {
+	list, f, err := read(written(t, append(sample(), Entry{Key: "/registry/.keelson/written", Value: []byte("x"), CreateRevision: 4, ModRevision: 9})), false)
+	if err != nil || len(list) != 3 || f.Others() != 2 {
+		t.Errorf("%d keys, %d others, %v", len(list), f.Others(), err)
+	}
+}
+
 func TestRoundTrip(t *testing.T) {
 	all := sample()
 	for _, entries := range [][]Entry{all, {all[3], all[2], all[1], all[0]}} { // the order must not matter

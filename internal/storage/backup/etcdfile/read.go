@@ -38,7 +38,8 @@ type keyLocation struct {
 const lockTimeout = time.Second
 
 // Open reads the list of keys below prefix. The SHA-256 of the file is verified. A file without one, such as a
-// copy of a member's database, is refused unless skipHash is set. With skipHash, only damage that prevents reading
+// copy of a member's database, is refused unless skipHash is set. A key in which a dot follows the prefix is not of a resource, and counts
+// as one of the others. With skipHash, only damage that prevents reading
 // is detected.
 func Open(path, prefix string, skipHash bool) (f *File, err error) {
 	if !skipHash {
@@ -161,10 +162,12 @@ func (f *File) locate(tx *bolt.Tx, prefix string) error {
 			return damagedError("revision %d: %v", at.main, err)
 		}
 		key := string(kv.Key)
+		rest, below := strings.CutPrefix(key, prefix)
+		below = below && !strings.HasPrefix(rest, ".")
 		switch {
-		case !strings.HasPrefix(key, prefix) && tombstone:
+		case !below && tombstone:
 			delete(others, key)
-		case !strings.HasPrefix(key, prefix):
+		case !below:
 			others[key] = true
 		case tombstone:
 			delete(newest, key)
