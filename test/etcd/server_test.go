@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	clientcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/keelson-dev/keelson"
 	"github.com/keelson-dev/keelson/config"
@@ -313,38 +314,53 @@ func TestContinueAfterCompaction(t *testing.T) {
 	}
 }
 
-// TestPastOnEtcd reads the past of a ConfigMap that was changed, deleted and made again: what etcd has not compacted.
+// TestPastOnEtcd reads the past of a ConfigMap that two servers have changed, deleted and made again. Both have the same past, after etcd has
+// compacted it.
 func TestPastOnEtcd(t *testing.T) {
-	c := start(t, 1, nil)
-	client := serve(t, c, nil)
-	maps, ctx := client.CoreV1().ConfigMaps("default"), t.Context()
+	c := start(t, 3, nil)
+	keys := "" // of the first server, which all of them need
+	onDisk := func(conf *config.Config) {
+		conf.Storage.DataDir = t.TempDir()
+		pki := filepath.Join(conf.Storage.DataDir, "pki")
+		if keys == "" {
+			keys = pki
+			return
+		}
+		if err := os.CopyFS(pki, os.DirFS(keys)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	servers := []*kubernetes.Clientset{serve(t, c, onDisk), serve(t, c, onDisk)}
+	ctx := t.Context()
+	maps := func(i int) clientcorev1.ConfigMapInterface { return servers[i].CoreV1().ConfigMaps("default") }
 	within(t, "a ConfigMap", func() error {
-		_, err := maps.Create(ctx, configMap("a"), metav1.CreateOptions{FieldManager: "first"})
+		_, err := maps(0).Create(ctx, configMap("a"), metav1.CreateOptions{FieldManager: "first"})
 		return err
 	})
-	change := func(value string) *corev1.ConfigMap {
+	change := func(i int, value string) *corev1.ConfigMap {
 		t.Helper()
-		o, err := maps.Patch(ctx, "a", types.MergePatchType, []byte(`{"data":{"k":"`+value+`"}}`), metav1.PatchOptions{FieldManager: "second"})
+		patch := []byte(`{"data":{"k":"` + value + `"}}`)
+		o, err := maps(i).Patch(ctx, "a", types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "second"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return o
 	}
-	second := change("2")
-	if err := maps.Delete(ctx, "a", metav1.DeleteOptions{}); err != nil {
+	second := change(1, "2")
+	if err := maps(0).Delete(ctx, "a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := maps.Create(ctx, configMap("a"), metav1.CreateOptions{FieldManager: "first"}); err != nil {
+	if _, err := maps(1).Create(ctx, configMap("a"), metav1.CreateOptions{FieldManager: "first"}); err != nil {
 		t.Fatal(err)
 	}
-	third := change("3")
-	read := func(query string) (string, error) {
+	third := change(0, "3")
+	read := func(client *kubernetes.Clientset, query string) (string, error) {
 		b, err := client.CoreV1().RESTClient().Get().RequestURI("/api/v1/namespaces/default/configmaps/a" + query).DoRaw(ctx)
 		return string(b), err
 	}
-	history := func(query string) (text string) {
+	history := func(client *kubernetes.Clientset) (text, times string) {
 		t.Helper()
-		b, err := read("/history" + query)
+		b, err := read(client, "/history")
 		var answer struct {
 			Items []struct {
 				Type, FieldManager, UID, User string
@@ -356,31 +372,33 @@ func TestPastOnEtcd(t *testing.T) {
 			err = json.Unmarshal([]byte(b), &answer)
 		}
 		if err != nil {
-			t.Fatalf("history%s: %v: %s", query, err, b)
+			t.Fatalf("the history: %v: %s", err, b)
 		}
 		for _, i := range answer.Items {
-			if i.User != "" || (i.Time != nil) != (i.FieldManager != "") {
+			if i.User != "kubernetes-admin" || i.Time == nil {
 				t.Errorf("%+v", i)
 			}
 			of := map[string]string{string(second.UID): "old", string(third.UID): "new"}[i.UID]
 			text += fmt.Sprint(of, " ", i.Type, " ", i.FieldManager, i.Changed, "; ")
+			times += fmt.Sprint(i.Time, " ")
 		}
-		return text
+		return text, times
 	}
 	const all = "new Updated second[.data.k]; new Created first[]; old Deleted []; old Updated second[.data.k]; old Created first[]; "
-	if got := history(""); got != all {
-		t.Errorf("the history is %s", got)
+	compare := func(when string) {
+		t.Helper()
+		first, at := history(servers[0])
+		other, atOther := history(servers[1])
+		if first != all || other != all || at != atOther {
+			t.Errorf("%s the history is\n%s at %s\n%s at %s", when, first, at, other, atOther)
+		}
+		for _, client := range servers {
+			if text, err := read(client, "?asOf="+second.ResourceVersion); err != nil || !strings.Contains(text, `"k":"2"`) {
+				t.Errorf("%s, as of then: %s, %v", when, text, err)
+			}
+		}
 	}
-	if got := history("?limit=2"); got != "new Updated second[.data.k]; new Created first[]; " {
-		t.Errorf("two changes are %s", got)
-	}
-	if text, err := read("?asOf=" + second.ResourceVersion); err != nil || !strings.Contains(text, `"k":"2"`) {
-		t.Errorf("as of then: %s, %v", text, err)
-	}
-	if _, err := read("?asOf=1m"); !apierrors.IsBadRequest(err) {
-		t.Errorf("as of a time: %v", err)
-	}
-
+	compare("at first")
 	revision, err := strconv.ParseInt(third.ResourceVersion, 10, 64)
 	if err != nil {
 		t.Fatal(err)
@@ -388,14 +406,48 @@ func TestPastOnEtcd(t *testing.T) {
 	if err := c.open(t, etcd.Options{}).Compact(ctx, revision); err != nil {
 		t.Fatal(err)
 	}
-	if got := history(""); got != "new Updated []; " { // the version before would tell who it was
-		t.Errorf("after compaction the history is %s", got)
+	compare("after compaction")
+}
+
+// TestWithoutLocalState reads what a server without a disk can read of the past.
+func TestWithoutLocalState(t *testing.T) {
+	c := start(t, 1, nil)
+	client := serve(t, c, nil)
+	ctx := t.Context()
+	within(t, "a ConfigMap", func() error {
+		_, err := client.CoreV1().ConfigMaps("default").Create(ctx, configMap("a"), metav1.CreateOptions{})
+		return err
+	})
+	o, err := client.CoreV1().ConfigMaps("default").Get(ctx, "a", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, query := range []string{"?asOf=" + second.ResourceVersion, "/history?continue=" + third.ResourceVersion} {
-		if text, _ := read(query); !strings.Contains(text, `"reason":"Expired","code":410`) {
-			t.Errorf("%s after compaction: %s", query, text)
+	read := func(query string) string {
+		b, err := client.CoreV1().RESTClient().Get().RequestURI("/api/v1/namespaces/default/configmaps/a" + query).DoRaw(ctx)
+		return fmt.Sprint(string(b), err)
+	}
+	check := func(query, want string) {
+		t.Helper()
+		if text := read(query); !strings.Contains(text, want) {
+			t.Errorf("%s: %s", query, text)
 		}
 	}
+	check("?asOf="+o.ResourceVersion, `"k":"v"`)
+	check("?asOf=1m", "asOf has to be a resourceVersion")
+	check("/history", "--local-state")
+	_, err = client.CoreV1().ConfigMaps("default").Patch(ctx, "a", types.MergePatchType, []byte(`{"data":{"k":"2"}}`), metav1.PatchOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := c.open(t, etcd.Options{})
+	revision, err := store.Revision(ctx)
+	if err == nil {
+		err = store.Compact(ctx, revision)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("?asOf="+o.ResourceVersion, `"reason":"Expired","code":410`)
 }
 
 func TestServerThroughTheStopOfAMember(t *testing.T) {
