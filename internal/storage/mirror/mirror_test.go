@@ -476,6 +476,9 @@ func TestEncryptedCopy(t *testing.T) {
 			write(t, rng, source, 1) // while there is no server
 		}
 		s := startServer(t, "a", source, to, key.Recipient())
+		if err := s.mirror.Await(t.Context()); err != nil { // it is made before anything is written
+			t.Fatal(err)
+		}
 		s.await(t, write(t, rng, source, 20))
 		s.end(t)
 		if got := lines(t, place(t, to)); got != want {
