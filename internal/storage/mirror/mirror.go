@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/backup"
 	"github.com/keelson-dev/keelson/internal/storage/bucket"
 	"github.com/keelson-dev/keelson/internal/storage/changelog"
 	"github.com/keelson-dev/keelson/internal/storage/copies"
@@ -146,8 +147,8 @@ func (m *Mirror) follow(ctx context.Context) (err error) {
 	}
 }
 
-// apply applies changes. Those without a time get the present one, or that of the last change if that is later. It returns the time of the
-// last change.
+// apply adds changes to the mirror. A change of which nobody has recorded the time gets the present time, but not an earlier one than the
+// change before it (last). apply returns the time of the last change.
 func (m *Mirror) apply(
 	ctx context.Context, f *embedded.Follower, ends *leases, list []storage.Change, last time.Time,
 ) (time.Time, error) {
@@ -176,8 +177,9 @@ func (m *Mirror) apply(
 	})
 }
 
-// open opens the mirror, if the cluster still has all changes since it was written. Otherwise it makes it out of the copy, if that holds for
-// the copy, or with the keys of the cluster.
+// open opens the mirror, if the cluster still has all changes since it was written. Otherwise it makes it out of the copy, if that holds
+// for the copy, or else with the keys of the cluster. If it cannot be known which of them is right, because the disk or the bucket fails, it
+// returns an error: a mirror that is made anew has no past.
 func (m *Mirror) open(ctx context.Context, ends *leases) (*embedded.Follower, error) {
 	making := m.o.Store
 	making.Dir += ".making"
@@ -203,12 +205,15 @@ func (m *Mirror) open(ctx context.Context, ends *leases) (*embedded.Follower, er
 	return embedded.OpenFollower(m.o.Store)
 }
 
-// goOn opens a store. It returns nil if the store cannot be used, and the log says why.
+// goOn opens a store. It returns nil if the store is damaged or lacks changes that the cluster does not have, and the log says so.
 func (m *Mirror) goOn(ctx context.Context, o embedded.Options, name string) (*embedded.Follower, error) {
 	f, err := embedded.OpenFollower(o)
-	if err != nil {
+	if errors.Is(err, embedded.ErrDamaged) {
 		m.o.Log.Error(name+" cannot be used; it is made anew", "directory", o.Dir, "error", err)
 		return nil, nil
+	}
+	if err != nil {
+		return nil, err
 	}
 	goesOn, err := m.goesOn(ctx, f)
 	if goesOn && err == nil {
@@ -228,11 +233,15 @@ func (m *Mirror) fromCopy(ctx context.Context, o embedded.Options) (bool, error)
 	work := o.Dir + ".images"
 	copied := &copies.Follower{Bucket: m.o.Bucket, Store: o, Work: work}
 	err := copied.CatchUp(ctx)
-	if err = errors.Join(err, copied.Close(), os.RemoveAll(work)); err != nil {
-		if ctx.Err() == nil && !errors.Is(err, copies.ErrEmpty) {
-			m.o.Log.Warn("the past of the data cannot be taken out of the copy (--backup-to)", "error", err)
-		}
-		return false, ctx.Err()
+	err = errors.Join(err, copied.Close(), os.RemoveAll(work))
+	switch {
+	case errors.Is(err, copies.ErrEmpty):
+		return false, nil
+	case errors.Is(err, changelog.ErrDamaged), errors.Is(err, changelog.ErrOtherFormat), errors.Is(err, backup.ErrEncrypted):
+		m.o.Log.Warn("the past of the data cannot be taken out of the copy (--backup-to)", "error", err)
+		return false, nil
+	case err != nil:
+		return false, err
 	}
 	f, err := m.goOn(ctx, o, "the copy of the data")
 	if f == nil {

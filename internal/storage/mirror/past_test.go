@@ -16,6 +16,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/machinery/effort"
 	"github.com/keelson-dev/keelson/internal/machinery/wait"
 	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/bucket"
+	"github.com/keelson-dev/keelson/internal/storage/embedded"
 	"github.com/keelson-dev/keelson/internal/storage/etcd"
 	"github.com/keelson-dev/keelson/internal/storage/memoryetcd/etcdtest"
 )
@@ -38,8 +40,8 @@ func all(t *testing.T, s *Store) []storage.Change {
 	return r.Changes
 }
 
-// TestEveryMirrorHasTheSamePast lets several servers write, and checks that the mirror of each has all changes with their authors, times and
-// deadlines, also those that were made while it was away, and reads each state as it was.
+// TestEveryMirrorHasTheSamePast lets several servers write, and checks that the mirror of each has all changes with their authors, times
+// and deadlines, also those that were made while it was away, and reads each state as it was.
 func TestEveryMirrorHasTheSamePast(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -166,14 +168,16 @@ func TestChangesOfOthers(t *testing.T) {
 	defer other.Close()
 	before := time.Now()
 	key := root + "things/a"
-	if _, err := other.Commit(t.Context(), storage.Txn{By: []byte("not recorded"), Ops: []storage.Op{storage.Put(key, []byte("1"))}}); err != nil {
+	put := storage.Txn{By: []byte("not recorded"), Ops: []storage.Op{storage.Put(key, []byte("1"))}}
+	if _, err := other.Commit(t.Context(), put); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Commit(t.Context(), storage.Txn{By: []byte("me"), Ops: []storage.Op{storage.Delete(key)}}); err != nil {
 		t.Fatal(err)
 	}
 	list := all(t, s)
-	if len(list) != 2 || len(list[0].By) > 0 || list[0].Time.Before(before.Truncate(time.Millisecond)) || !list[1].Deleted || len(list[1].By) > 0 {
+	if len(list) != 2 || len(list[0].By) > 0 || list[0].Time.Before(before.Truncate(time.Millisecond)) ||
+		!list[1].Deleted || len(list[1].By) > 0 {
 		t.Errorf("the changes are %+v", list)
 	}
 	if at, err := s.RevisionAt(t.Context(), storage.Scope{Prefix: root}, list[1].Time); err != nil || at != list[1].Entry.ModRevision {
@@ -222,9 +226,7 @@ func TestDamagedMirror(t *testing.T) {
 			}
 			return err
 		},
-		"another file": func(dir string) error {
-			return errors.Join(os.RemoveAll(filepath.Join(dir, "store")), os.WriteFile(filepath.Join(dir, "store"), nil, 0o600))
-		},
+		"lost": func(dir string) error { return os.RemoveAll(filepath.Join(dir, "store")) },
 		"killed while it was made": func(dir string) error {
 			return os.Rename(filepath.Join(dir, "store"), filepath.Join(dir, "store.making"))
 		},
@@ -240,7 +242,9 @@ func TestDamagedMirror(t *testing.T) {
 			}
 			s = startMirror(t, source, dir)
 			revision := write(t, rng, source, 1)
-			r, err := s.RangeAt(t.Context(), storage.Scope{}, storage.RangeRequest{Start: root, End: storage.PrefixEnd(root), Revision: revision})
+			r, err := s.RangeAt(t.Context(), storage.Scope{}, storage.RangeRequest{
+				Start: root, End: storage.PrefixEnd(root), Revision: revision,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -254,6 +258,50 @@ func TestDamagedMirror(t *testing.T) {
 		})
 	}
 }
+
+// TestFailureIsNoReasonToBeginAnew checks that a mirror stays as it is while its disk or the bucket fails, and is used afterwards.
+func TestFailureIsNoReasonToBeginAnew(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	source, dir := connect(t, etcdtest.Serve(t)), t.TempDir()
+	s := startMirror(t, source, dir)
+	if err := s.Mirror.Await(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	old := write(t, rng, source, 20)
+	if len(all(t, s)) == 0 {
+		t.Fatal("the mirror has no changes")
+	}
+	if err := s.Mirror.Close(); err != nil {
+		t.Fatal(err)
+	}
+	used, err := embedded.OpenFollower(embedded.Options{Dir: filepath.Join(dir, "store"), ReserveBytes: -1, Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s = startMirror(t, source, dir)
+	wait.Until(t, "the mirror fails, because its directory is in use", func() bool { return s.Mirror.Failing() != nil })
+	if err := used.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wait.Until(t, "the mirror is used again", func() bool { return s.Mirror.Await(t.Context()) == nil })
+	if _, err := s.GetAt(t.Context(), storage.Scope{}, root+"things/1", old); err != nil {
+		t.Errorf("the past is gone: %v", err)
+	}
+	if err := errors.Join(s.Mirror.Close(), os.RemoveAll(filepath.Join(dir, "store"))); err != nil {
+		t.Fatal(err)
+	}
+	m := open(source, dir, unreachable{})
+	defer m.Close()
+	wait.Until(t, "the mirror fails, because the bucket cannot be reached", func() bool { return m.Failing() != nil })
+	if _, err := os.Stat(filepath.Join(dir, "store")); err == nil {
+		t.Error("a mirror was made without its past, because the bucket could not be reached")
+	}
+}
+
+// unreachable is a bucket that cannot be reached.
+type unreachable struct{ bucket.Bucket }
+
+func (unreachable) List(context.Context) ([]bucket.Object, error) { return nil, errCut }
 
 // TestReadersDoNotWaitForEver checks that a read fails while there is no mirror, and that writes are not affected.
 func TestReadersDoNotWaitForEver(t *testing.T) {
