@@ -7,6 +7,7 @@ import (
 
 	"github.com/keelson-dev/keelson/internal/machinery/features"
 	"github.com/keelson-dev/keelson/internal/server/authentication"
+	"github.com/keelson-dev/keelson/internal/server/background"
 	"github.com/keelson-dev/keelson/internal/server/fairness"
 	"github.com/keelson-dev/keelson/internal/server/health"
 )
@@ -29,8 +30,8 @@ const (
 // controller runs.
 func (s *starting) checks() []health.Check {
 	always := func(context.Context) error { return nil }
-	definitions := s.running(customRunner, s.api.custom.Ready)
-	kept := s.running(controlPlaneRunner, always)
+	definitions := running(s.work, customRunner, s.api.custom.Ready)
+	kept := running(s.work, controlPlaneRunner, always)
 	var list []health.Check
 	add := func(name string, on health.Endpoint, probe func(context.Context) error) {
 		list = append(list, health.Check{Name: name, On: on, Probe: probe})
@@ -63,22 +64,22 @@ func (s *starting) checks() []health.Check {
 	// served.
 	hook("generic-apiserver-start-informers", always)
 	if s.fairness != nil {
-		hook("priority-and-fairness-config-consumer", s.running(fairness.Config, always))
-		hook("priority-and-fairness-filter", s.running(fairness.Seats, always))
+		hook("priority-and-fairness-config-consumer", running(s.work, fairness.Config, always))
+		hook("priority-and-fairness-filter", running(s.work, fairness.Seats, always))
 		// This runner also counts the objects, at intervals.
-		hook("storage-object-count-tracker-hook", s.running(fairness.Config, always))
+		hook("storage-object-count-tracker-hook", running(s.work, fairness.Config, always))
 	}
-	extensions, services := s.running(extensionsRunner, always), s.running(apiServicesRunner, always)
+	extensions, services := running(s.work, extensionsRunner, always), running(s.work, apiServicesRunner, always)
 	hook("start-apiextensions-informers", definitions)
 	hook("start-apiextensions-controllers", definitions)
 	hook("crd-informer-synced", definitions)
 	hook("start-system-namespaces-controller", always)
 	if s.controlPlane != nil && s.controlPlane.record != nil {
-		hook("peer-endpoint-reconciler-controller", s.running(peerRecordRunner, always))
+		hook("peer-endpoint-reconciler-controller", running(s.work, peerRecordRunner, always))
 	}
 	if s.api.peers != nil {
-		workers := s.running(peersRunner, always)
-		hook("mixed-version-proxy-handler", s.running(peersRunner, s.api.peers.Ready))
+		workers := running(s.work, peersRunner, always)
+		hook("mixed-version-proxy-handler", running(s.work, peersRunner, s.api.peers.Ready))
 		hook("local-discovery-cache-sync", workers)
 		hook("peer-discovery-workers", workers)
 	}
@@ -88,15 +89,15 @@ func (s *starting) checks() []health.Check {
 	if s.gates.Enabled(features.WatchCacheInitializationPostStartHook) {
 		hook("storage-readiness", always)
 	}
-	hook("start-legacy-token-tracking-controller", s.running(authentication.LegacyRunner, always))
-	hook("start-service-ip-repair-controllers", s.running(servicesRunner, always))
+	hook("start-legacy-token-tracking-controller", running(s.work, authentication.LegacyRunner, always))
+	hook("start-service-ip-repair-controllers", running(s.work, servicesRunner, always))
 	hook("rbac/bootstrap-roles", always)
 	hook("scheduling/bootstrap-system-priority-classes", kept)
 	hook("priority-and-fairness-config-producer", kept)
 	hook("bootstrap-controller", kept)
 	hook("start-kubernetes-service-cidr-controller", kept)
 	if s.config.Network.Aggregation.ProxyClientCertFile != "" {
-		hook("aggregator-reload-proxy-client-cert", s.running(proxyClientRunner, always))
+		hook("aggregator-reload-proxy-client-cert", running(s.work, proxyClientRunner, always))
 	}
 	hook("start-kube-aggregator-informers", extensions)
 	hook("apiservice-status-local-available-controller", extensions)
@@ -116,9 +117,9 @@ func (s *starting) checks() []health.Check {
 
 // running returns a probe that fails while a runner waits for its next start after a failure. Otherwise it returns
 // the result of another probe.
-func (s *starting) running(name string, next func(context.Context) error) func(context.Context) error {
+func running(work *background.Group, name string, next func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
-		if err := s.work.Healthy(name); err != nil {
+		if err := work.Healthy(name); err != nil {
 			return err
 		}
 		return next(ctx)

@@ -178,7 +178,7 @@ func TestStopWaitsForWork(t *testing.T) {
 func TestChecksShowFailedWork(t *testing.T) {
 	s := &starting{Server: &Server{work: background.New(slog.New(slog.DiscardHandler))}}
 	defer s.endWork()
-	probe := s.running("controller", func(context.Context) error { return nil })
+	probe := running(s.work, "controller", func(context.Context) error { return nil })
 	if err := probe(t.Context()); err == nil {
 		t.Error("a controller that was never started is well")
 	}

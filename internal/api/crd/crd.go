@@ -12,6 +12,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"runtime"
 	"sync"
@@ -185,7 +186,9 @@ func (s *Server) Ready(ctx context.Context) error {
 
 // reset processes a list of all definitions, and drops those that are not in it.
 func (s *Server) reset(all []informer.Change) {
-	gone := s.names()
+	s.mu.Lock()
+	gone := maps.Clone(s.byName)
+	s.mu.Unlock()
 	for _, c := range all {
 		delete(gone, c.Name)
 	}
@@ -299,16 +302,6 @@ func (s *Server) reconsider(group string) {
 			s.work.Add(name)
 		}
 	}
-}
-
-func (s *Server) names() map[string]bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	names := make(map[string]bool, len(s.byName))
-	for name := range s.byName {
-		names[name] = true
-	}
-	return names
 }
 
 // Serves reports whether a request is for the resource of a definition.
