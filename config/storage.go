@@ -40,8 +40,8 @@ type Storage struct {
 	HistoryWindow time.Duration `flag:"history-window"`
 	// HistoryRetention is how long old versions of changed and deleted objects can be read after HistoryWindow,
 	// for asOf and the history of objects: TIME for all resources, and RESOURCE[.GROUP][/NAMESPACE]=TIME for
-	// exceptions, such as pods=1h and */kube-system=7d. The default is 24h, and none in
-	// memory. Events and Leases have no history unless a rule names them (--history-retention).
+	// exceptions, such as pods=1h and */kube-system=7d. The default is 24h, and none
+	// without a directory for the data. Events and Leases have no history unless a rule names them (--history-retention).
 	HistoryRetention []string `flag:"history-retention"`
 	// HistoryBytes is the largest disk space for that history. Above it, the namespaces with the most history lose
 	// versions first. The default is 1 GiB, or a tenth of the disk if that is less. The changes that Backup has not copied yet may take

@@ -314,8 +314,8 @@ func TestContinueAfterCompaction(t *testing.T) {
 	}
 }
 
-// TestPastOnEtcd reads the past of a ConfigMap that two servers have changed, deleted and made again. Both have the same past, after etcd has
-// compacted it.
+// TestPastOnEtcd reads the past of a ConfigMap that two servers have changed, deleted and made again. Both have the same past, also after
+// etcd has compacted it.
 func TestPastOnEtcd(t *testing.T) {
 	c := start(t, 3, nil)
 	keys := "" // of the first server, which all of them need

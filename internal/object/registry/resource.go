@@ -58,7 +58,8 @@ func newResource(k *Kind, on Backend, now func() time.Time) (*Resource, error) {
 		return nil, err
 	}
 	b := &bound{
-		kind: k, codec: codec, store: on.Store, whole: on.Whole, metrics: on.Metrics.Resource(k.Group, k.Resource), prefix: Root + k.Storage.Path + "/",
+		kind: k, codec: codec, store: on.Store, whole: on.Whole, metrics: on.Metrics.Resource(k.Group, k.Resource),
+		prefix: Root + k.Storage.Path + "/",
 	}
 	if b.whole == nil {
 		b.whole = b.store

@@ -78,7 +78,8 @@ func Parse(c *config.Storage) (storage.Retention, error) {
 	if err != nil {
 		return storage.Retention{}, err
 	}
-	if all := (rule{keep: defaultRetention}); (c.Backend == config.StorageEmbedded || c.HasLocalState()) && !slices.ContainsFunc(rules, all.sameScope) {
+	onDisk := c.Backend == config.StorageEmbedded || c.HasLocalState()
+	if all := (rule{keep: defaultRetention}); onDisk && !slices.ContainsFunc(rules, all.sameScope) {
 		rules = append(rules, all)
 	}
 	if len(rules) == 0 {

@@ -91,6 +91,7 @@ type Options struct {
 type Part struct {
 	Store storage.Store
 	Cache *cache.Cache
+	whole storage.Store // registry.Backend.Whole
 	holds func(k *registry.Kind, prefix string) bool
 	// share is the weight of the cache's part of Storage.CacheMemory, relative to the shares of the other parts.
 	share int64
@@ -359,7 +360,9 @@ func (s *Stores) openClusters(ctx context.Context) error {
 	}
 	s.Main = store
 	add := func(part storage.Store, contains func(key string) bool) {
-		p := Part{Store: part, share: mostShare, holds: func(_ *registry.Kind, prefix string) bool { return contains(prefix) }}
+		p := Part{
+			Store: part, whole: s.Main, share: mostShare, holds: func(_ *registry.Kind, prefix string) bool { return contains(prefix) },
+		}
 		if contains(eventsPrefix) {
 			p.share = 1
 		}
@@ -436,11 +439,7 @@ func (s *Stores) Registry(kinds []*registry.Kind) (*registry.Registry, error) {
 // storePartOf returns the part in which the resource of a kind is stored. prefix is the prefix of its keys.
 func (s *Stores) storePartOf(k *registry.Kind, prefix string) registry.Backend {
 	i := slices.IndexFunc(s.Parts, func(p Part) bool { return p.holds(k, prefix) })
-	b := registry.Backend{Store: s.Parts[i].Store, Cache: s.Parts[i].Cache, Metrics: s.measured}
-	if i >= len(s.overridden) {
-		b.Whole = s.Main
-	}
-	return b
+	return registry.Backend{Store: s.Parts[i].Store, Whole: s.Parts[i].whole, Cache: s.Parts[i].Cache, Metrics: s.measured}
 }
 
 // Checks returns the health checks of the main store and of the overrides, with the names of kube-apiserver.

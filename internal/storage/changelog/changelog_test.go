@@ -9,6 +9,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -261,6 +262,24 @@ func TestAppend(t *testing.T) {
 	}
 }
 
+// TestSmallSegments checks that many small segments need memory for what they have, and not for the window of the compression each time.
+func TestSmallSegments(t *testing.T) {
+	const count, size = 50, 500 << 10
+	list := []Transaction{{Revision: 101, Operations: []Operation{{Key: "/a", Value: bytes.Repeat([]byte("0123456789"), size/10)}}}}
+	if _, _, _, err := readAll(segment(t, testHeader, 101, list)); err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range count {
+		segment(t, testHeader, 101, list)
+	}
+	runtime.ReadMemStats(&after)
+	if each := (after.TotalAlloc - before.TotalAlloc) / count; each > 2*size {
+		t.Errorf("%d bytes were allocated for each segment of %d", each, size)
+	}
+}
+
 func TestNames(t *testing.T) {
 	n := Name{After: 7, Through: 1 << 62, Last: time.UnixMilli(1_732_000_000_123)}
 	const want = "0000000000000000007-4611686018427387904-1732000000123.changes"
@@ -294,7 +313,8 @@ func FuzzRead(f *testing.F) {
 
 // FuzzFrame reads arbitrary frames as FuzzRead does segments, of which nearly every one is refused because of a checksum.
 func FuzzFrame(f *testing.F) {
-	for _, file := range [][]byte{small(f), segment(f, testHeader, 1e15, someTransactions(rand.New(rand.NewPCG(1, 2)), testHeader.After, 9))} {
+	some := someTransactions(rand.New(rand.NewPCG(1, 2)), testHeader.After, 9)
+	for _, file := range [][]byte{small(f), segment(f, testHeader, 1e15, some)} {
 		r, err := NewReader(bytes.NewReader(file))
 		if err == nil {
 			_, err = r.Next()

@@ -122,7 +122,8 @@ func (r *Reader) nextFrame() (f frame, packed []byte, err error) {
 	case kind != kindFrame:
 		return f, nil, r.fail(r.in.Damaged("a block of unknown kind %q before byte %d", kind, r.in.Offset()))
 	}
-	if json.Unmarshal(payload, &f) != nil || f.After < r.totals.Through || f.Through <= f.After || f.Size <= 0 || f.Size > blockfile.MaxPayload {
+	if json.Unmarshal(payload, &f) != nil || f.After < r.totals.Through || f.Through <= f.After ||
+		f.Size <= 0 || f.Size > blockfile.MaxPayload {
 		return f, nil, r.fail(r.in.Damaged("the head of a frame before byte %d cannot be read", r.in.Offset()))
 	}
 	kind, packed, err = r.in.Next()

@@ -135,8 +135,8 @@ func (w *Writer) writeFrame(f frame, packed []byte) error {
 	return errors.Join(w.json(kindFrame, f), w.out.Block(kindChanges, packed))
 }
 
-// Append adds the rest of a segment, which begins where this one has come to, and calls rest now and then. It is verified as by Next, but
-// large frames are not decompressed.
+// Append adds a segment of which nothing was read, and which begins where this one has come to. It calls rest now and then. The segment is
+// verified as by Next, but large frames are not decompressed.
 func (w *Writer) Append(r *Reader, rest func() error) error {
 	for {
 		f, packed, err := r.nextFrame()

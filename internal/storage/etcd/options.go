@@ -42,7 +42,7 @@ type Options struct {
 	LeaseReuse time.Duration
 	// Records makes Commit write who has made a transaction, and when, for Follow.
 	Records bool
-	// Now is the clock for Records; nil is that of the system.
+	// Now returns the time that Records writes; nil means time.Now.
 	Now func() time.Time
 	// PollInterval is the interval in which the size and version of the members are requested; 0 means 30 seconds,
 	// and a negative value means only once.

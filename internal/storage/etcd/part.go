@@ -17,11 +17,7 @@ type Part struct {
 // Watch implements storage.Store.
 func (p Part) Watch(ctx context.Context, prefix string, from int64) (storage.Watcher, error) {
 	in := span{prefix, storage.PrefixEnd(prefix)}.intersect(span{p.Lo, p.Hi})
-	w, err := p.watch(ctx, p.keys.span(in.lo, in.hi), from, false)
-	if err != nil {
-		return nil, err
-	}
-	return w, nil
+	return asWatcher(p.watch(ctx, p.keys.span(in.lo, in.hi), from, false))
 }
 
 // Close implements storage.Store.

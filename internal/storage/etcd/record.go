@@ -68,8 +68,8 @@ func decodeRecord(b []byte) (r record, err error) {
 	return r, nil
 }
 
-// withRecord appends the record of a transaction to its operations. A transaction that perhaps changes nothing, because it only deletes keys
-// of which it is not known whether they exist, has none: the record would make it a change.
+// withRecord appends the record of a transaction to its operations. A transaction that perhaps changes nothing, because it only deletes
+// keys of which it is not known whether they exist, has none: the record would make it a change.
 func (s *Store) withRecord(ops []clientv3.Op, txn *storage.Txn) []clientv3.Op {
 	if !s.opts.Records || !changes(txn) {
 		return ops
@@ -99,8 +99,8 @@ func changes(txn *storage.Txn) bool {
 	return false
 }
 
-// Following is a cursor in the changes of all keys of API objects, which knows who has made them and when. It is used by one goroutine; only
-// Close and RequestProgress may be called from another one.
+// Following is a cursor in the changes of all keys of API objects, which knows who has made them and when. It is used by one goroutine;
+// only Close and RequestProgress may be called from another one.
 type Following struct{ *watcher }
 
 // Follow returns the changes from a revision on, as Watch does.
@@ -110,10 +110,10 @@ func (s *Store) Follow(ctx context.Context, from int64) (Following, error) {
 }
 
 // Next returns the changes of the next revisions, in their order. All changes up to through have been returned then. Time, By and Deadline
-// are those that Commit has recorded. Changes of other programs, and those that etcd makes when a lease ends, have no time; then the deadline
-// is not known either, and Lease says whether there is one.
-func (c Following) Next(ctx context.Context) (list []storage.Change, through int64, err error) {
-	b, err := c.watcher.Next(ctx)
+// are those that Commit has recorded. Changes of other programs, and those that etcd makes when a lease ends, have no time; then the
+// deadline is not known either, and Lease says whether there is one.
+func (f Following) Next(ctx context.Context) (list []storage.Change, through int64, err error) {
+	b, err := f.watcher.Next(ctx)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -20,7 +20,9 @@ func TestRecord(t *testing.T) {
 			t.Errorf("%+v became %+v, %v", r, got, err)
 		}
 	}
-	for _, b := range []string{"", "\x02\x01\x00", "\x01", "\x01\x05", "\x01\x05\x02\x01", "\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00"} {
+	for _, b := range []string{
+		"", "\x02\x01\x00", "\x01", "\x01\x05", "\x01\x05\x02\x01", "\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00",
+	} {
 		if r, err := decodeRecord([]byte(b)); err == nil {
 			t.Errorf("%q is %+v", b, r)
 		}

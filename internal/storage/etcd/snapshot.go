@@ -36,10 +36,8 @@ func (s *Store) Snapshot(ctx context.Context, revision int64) iter.Seq2[Leased, 
 				return
 			}
 			for _, kv := range r.Kvs {
-				if key = string(kv.Key) + "\x00"; s.entry(kv).Key == recordKey {
-					continue
-				}
-				if !yield(Leased{s.entry(kv), kv.Lease}, nil) {
+				key = string(kv.Key) + "\x00"
+				if e := s.entry(kv); e.Key != recordKey && !yield(Leased{e, kv.Lease}, nil) {
 					return
 				}
 			}

@@ -64,7 +64,11 @@ type watcher struct {
 
 // Watch implements storage.Store.
 func (s *Store) Watch(ctx context.Context, prefix string, from int64) (storage.Watcher, error) {
-	w, err := s.watch(ctx, s.keys.span(prefix, storage.PrefixEnd(prefix)), from, false)
+	return asWatcher(s.watch(ctx, s.keys.span(prefix, storage.PrefixEnd(prefix)), from, false))
+}
+
+// asWatcher returns nil, and not an interface with a nil pointer, after an error.
+func asWatcher(w *watcher, err error) (storage.Watcher, error) {
 	if err != nil {
 		return nil, err
 	}

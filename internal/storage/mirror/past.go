@@ -44,8 +44,8 @@ func (s *Store) Parts(prefix string) (list []Part) {
 	return list
 }
 
-// past is the history of a cluster. Each method waits until the mirror has what the cluster has, and fails with *storage.NoPastError if that takes
-// too long.
+// past is the history of a cluster. Each method waits until the mirror has what the cluster has, and fails with *storage.NoPastError
+// if that takes too long.
 type past struct{ m *Mirror }
 
 // Floor implements storage.History. While there is no mirror, nothing can be read.
@@ -56,8 +56,8 @@ func (p past) Floor(scope storage.Scope) int64 {
 	return p.m.o.Source.Stats().Revision
 }
 
-// at returns the mirror when it has a revision of the cluster, and the revision at which the mirror has the same keys: it has no revision for
-// what is not mirrored.
+// at returns the mirror when it has a revision of the cluster, and the revision at which the mirror has the same keys: it has no
+// revision for what is not mirrored.
 func (p past) at(ctx context.Context, revision int64) (s *embedded.Store, same int64, err error) {
 	f, err := p.m.await(ctx, revision)
 	if err != nil {

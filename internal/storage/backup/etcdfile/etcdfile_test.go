@@ -67,7 +67,8 @@ func read(path string, skipHash bool) (entries []Entry, f *File, err error) {
 
 // TestKeyOfTheServer checks that a key that says who has made changes is not taken for an object.
 func TestKeyOfTheServer(t *testing.T) {
-	list, f, err := read(written(t, append(sample(), Entry{Key: "/registry/.keelson/written", Value: []byte("x"), CreateRevision: 4, ModRevision: 9})), false)
+	record := Entry{Key: "/registry/.keelson/written", Value: []byte("x"), CreateRevision: 4, ModRevision: 9}
+	list, f, err := read(written(t, append(sample(), record)), false)
 	if err != nil || len(list) != 3 || f.Others() != 2 {
 		t.Errorf("%d keys, %d others, %v", len(list), f.Others(), err)
 	}
