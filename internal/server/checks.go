@@ -133,9 +133,9 @@ func (s *starting) newHealth() *health.Handler {
 		h.LivezPasses = func() bool { return time.Now().Before(end) }
 	}
 	h.Warnings = []func() string{s.stores.Warning, s.directories.copy.Warning}
-	h.Remark = s.directories.copy.Remark
+	h.Remarks = []func() string{s.controlPlane.remark, s.directories.copy.Remark}
 	if f := s.config.Following; f != nil {
-		h.Remark = f.Remark
+		h.Remarks = []func() string{f.Remark}
 	}
 	return h
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/keelson-dev/keelson/internal/api/client"
 	"github.com/keelson-dev/keelson/internal/controller/csrsigning"
 	"github.com/keelson-dev/keelson/internal/controller/garbagecollector"
+	"github.com/keelson-dev/keelson/internal/controller/gate"
+	"github.com/keelson-dev/keelson/internal/controller/leader"
 	"github.com/keelson-dev/keelson/internal/controller/namespace"
 	"github.com/keelson-dev/keelson/internal/controller/quota"
 	rbaccontroller "github.com/keelson-dev/keelson/internal/controller/rbac"
@@ -108,12 +110,12 @@ const (
 	sharedSettleTime = 5 * time.Second
 )
 
-// controllers starts those controllers that kube-controller-manager also has. They pause while a
-// kube-controller-manager runs.
+// controllers starts those controllers that kube-controller-manager also has. They pause while a kube-controller-manager runs, and while
+// another server leads.
 type controllers struct {
 	controllersOptions
 	exclusive bool // no other server writes to the store
-	gate      *standby.Gate
+	gate      gate.Gate
 	queues    *workers.Metrics
 }
 
@@ -124,29 +126,38 @@ type controllersOptions struct {
 	store    storage.Store // the main one
 	api      *api
 	identity *identity.Identity
+	leader   *leader.Leader
 	metrics  *metrics.Metrics
 	work     *background.Group
 	log      *slog.Logger
 }
 
-// startControllers starts the controllers and the type checks of policies. They come last, so that their first work does not delay the
+// startControllers starts the work that one of the servers on a store does. It comes last, so that its first work does not delay the
 // start of the server.
 func startControllers(o controllersOptions) {
+	once := &gate.Gate{}
+	o.leader.Open(once)
+	o.work.Go(servicesRunner, func(ctx context.Context) error { return once.While(ctx, background.Forever(o.api.claims.Run)) })
 	if o.config.Controllers.PolicyTypeChecks {
 		const name = "type checks of admission policies"
 		part := o.work.Activity.Part(name)
-		part.Starting()
-		o.work.Go(name, background.Forever(o.api.policyStatus(o.log, part).Run))
+		once.Track(part)
+		checks := background.Forever(o.api.policyStatus(o.log, part).Run)
+		o.work.Go(name, func(ctx context.Context) error { return once.While(ctx, checks) })
 	}
-	c := &controllers{controllersOptions: o, exclusive: storage.IsExclusive(o.store)}
-	if !slices.ContainsFunc(Controllers(), c.runs) {
-		return
+	c := &controllers{controllersOptions: o, exclusive: storage.IsExclusive(o.store), queues: workers.NewMetrics(o.metrics)}
+	if slices.ContainsFunc(Controllers(), c.runs) {
+		o.leader.Open(&c.gate)
+		other := standby.Follower{
+			Leases: o.registry.Resource(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}),
+			Free:   c.gate.Condition(), Log: o.log, Clock: o.config.Testing.Clock,
+		}
+		c.startAll()
+		o.work.Go("lease of kube-controller-manager", background.Forever(other.Run))
 	}
-	leases := o.registry.Resource(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"})
-	c.gate = standby.New(leases, o.log, o.config.Testing.Clock)
-	c.queues = workers.NewMetrics(o.metrics)
-	c.startAll()
-	o.work.Go("lease of kube-controller-manager", background.Forever(c.gate.Run))
+	if o.leader != nil {
+		o.work.Go("lease of the leader", background.Forever(o.leader.Run))
+	}
 }
 
 func (c *controllers) runs(name string) bool { return c.config.runsController(name, c.exclusive) }

@@ -10,6 +10,7 @@ import (
 	"github.com/keelson-dev/keelson/config"
 	"github.com/keelson-dev/keelson/internal/api/client"
 	"github.com/keelson-dev/keelson/internal/controller/bootstrap"
+	"github.com/keelson-dev/keelson/internal/controller/leader"
 	"github.com/keelson-dev/keelson/internal/gateway/peers"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/server/authentication"
@@ -22,7 +23,8 @@ const leaveTime = 2 * time.Second
 // controlPlane maintains the objects that describe the server. It is nil in a server that follows another one.
 type controlPlane struct {
 	keeper *bootstrap.Keeper
-	record *peers.Record // the addresses for peers; nil if there can be no peers
+	record *peers.Record  // the addresses for peers; nil if there can be no peers
+	leader *leader.Leader // nil if no other server uses the store
 }
 
 // controlPlaneOptions are the dependencies of controlPlane.
@@ -61,6 +63,9 @@ func newControlPlane(ctx context.Context, o controlPlaneOptions) (*controlPlane,
 		PeerAddress: o.peerAddress, HasPeers: o.record != nil,
 		Endpoints: o.reconciler(), Trust: o.trust,
 	}}
+	if !storage.IsExclusive(o.store) {
+		p.leader = leader.New(o.client, name, o.log)
+	}
 	if o.restored {
 		return p, nil // the snapshot has all objects
 	}
@@ -92,6 +97,14 @@ func trust(a *authentication.Authentication) bootstrap.AuthenticationTrust {
 		t.GroupHeaders, t.ExtraHeaderPrefixes, t.AllowedNames = c.GroupHeaders, c.ExtraHeaderPrefixes, c.AllowedNames
 	}
 	return t
+}
+
+// remark says which server leads. p may be nil.
+func (p *controlPlane) remark() string {
+	if p == nil {
+		return ""
+	}
+	return p.leader.Remark()
 }
 
 // leave removes the server from the endpoints of the Service kubernetes, and its record from those that peers

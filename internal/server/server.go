@@ -597,7 +597,6 @@ func (s *starting) startWork(ctx context.Context) error {
 	if s.api.peers != nil {
 		s.work.Go(peersRunner, background.Forever(s.api.peers.Run))
 	}
-	s.work.Go(servicesRunner, background.Forever(s.api.claims.Run))
 	s.authentication.Start(s.api.client)
 	s.config.files.Start(s.work)
 	if made := s.directories.snapshots; made != nil {
@@ -644,7 +643,7 @@ func (s *starting) startCopy(ctx context.Context) error {
 func (s *starting) startControllers() {
 	startControllers(controllersOptions{
 		config: s.config, registry: s.registry, store: s.stores.Main, api: s.api, identity: s.identity, metrics: s.metrics,
-		work: s.work, log: s.log,
+		leader: s.controlPlane.leader, work: s.work, log: s.log,
 	})
 }
 

@@ -1,21 +1,18 @@
-// Package standby runs controllers of this server only while no kube-controller-manager runs.
+// Package standby finds out whether a kube-controller-manager runs, while which the controllers of this server pause.
 //
-// A kube-controller-manager that is active holds the Lease kube-controller-manager in the namespace kube-system. As
-// soon as the Lease is held, the controllers of this server are stopped; when it has not been renewed within its
-// duration, or when it is released or deleted, they are started again. So the work is never done twice.
+// A kube-controller-manager that is active holds the Lease kube-controller-manager in the namespace kube-system. It is not active any more
+// when the Lease has not been renewed within its duration, or was released or deleted.
 package standby
 
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 
 	"github.com/keelson-dev/keelson/clock"
 	"github.com/keelson-dev/keelson/internal/controller/workers"
-	"github.com/keelson-dev/keelson/internal/machinery/activity"
 	"github.com/keelson-dev/keelson/internal/object/registry"
 	"github.com/keelson-dev/keelson/internal/storage/cache"
 )
@@ -29,143 +26,57 @@ const (
 // defaultDuration is the time for which a Lease without a duration is valid after a change.
 const defaultDuration = 15 * time.Second
 
-// Gate follows the Lease. Its methods may be called concurrently.
-type Gate struct {
-	leases *registry.Resource
-	log    *slog.Logger
-	clock  *clock.Clock
+// Follower follows the Lease.
+type Follower struct {
+	Leases *registry.Resource
+	Log    *slog.Logger
+	Clock  *clock.Clock
+	// Free is called with true when no kube-controller-manager is active, and with false when one is.
+	Free func(bool)
 
-	mu sync.Mutex // guards what follows
-	// open means that controllers may run; it is false until the Lease was read.
-	open bool
-	// changed is closed when open changes, and replaced by a new channel.
-	changed chan struct{}
-	// known means that the Lease was read.
-	known bool
-	// parts are the activities of the controllers that Track was called with.
-	parts []*activity.Part
+	holder *string // of the last call of Free; nil before the first
 }
 
-// New returns a Gate on the resource leases. The caller must call Run afterwards.
-func New(leases *registry.Resource, log *slog.Logger, clock *clock.Clock) *Gate {
-	return &Gate{leases: leases, log: log, clock: clock, changed: make(chan struct{})}
-}
-
-// While runs a controller whenever no kube-controller-manager is active, until ctx ends. When the controller has
-// to pause, its context ends, and While waits until it has returned. While returns the error of the controller.
-func (g *Gate) While(ctx context.Context, run func(context.Context) error) error {
-	for {
-		open, changed := g.state()
-		if !open {
-			select {
-			case <-ctx.Done():
-				return nil
-			case <-changed:
-			}
-			continue
-		}
-		if err := g.runUntil(ctx, changed, run); err != nil {
-			return err
-		}
-		if ctx.Err() != nil {
-			return nil
-		}
-		select {
-		case <-changed:
-		default:
-			return nil // the controller has ended by itself
-		}
+// found reports who holds the Lease, "" if nobody does.
+func (f *Follower) found(holder string) {
+	switch before := f.holder; {
+	case holder == "" && before != nil && *before != "":
+		f.Log.Debug("no kube-controller-manager is active; the controllers of this server run")
+	case holder != "" && (before == nil || *before == ""):
+		f.Log.Info("a kube-controller-manager is active; the controllers of this server pause", "holder", holder)
 	}
-}
-
-// runUntil runs a controller until stop is closed or ctx ends. It does not return an error that the controller
-// returns after that.
-func (g *Gate) runUntil(ctx context.Context, stop <-chan struct{}, run func(context.Context) error) error {
-	running, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var watch sync.WaitGroup
-	defer watch.Wait()
-	defer cancel()
-	watch.Go(func() {
-		select {
-		case <-stop:
-			cancel()
-		case <-running.Done():
-		}
-	})
-	err := run(running)
-	if running.Err() != nil {
-		return nil
-	}
-	return err
-}
-
-// Track registers the activity of a controller. The activity is starting until the Lease was read and the
-// controller has started, and stopped while the controller has to pause. Track has to be called before Run.
-func (g *Gate) Track(p *activity.Part) {
-	p.Starting()
-	g.parts = append(g.parts, p)
-}
-
-func (g *Gate) state() (open bool, changed <-chan struct{}) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.open, g.changed
-}
-
-func (g *Gate) set(open bool, holder string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.open == open && g.known {
-		return
-	}
-	g.known = true
-	for _, p := range g.parts {
-		if open {
-			p.Starting()
-		} else {
-			p.Stopped()
-		}
-	}
-	if !open && !g.open {
-		return
-	}
-	if open {
-		g.log.Debug("no kube-controller-manager is active; the controllers of this server run")
-	} else {
-		g.log.Info("a kube-controller-manager is active; the controllers of this server pause", "holder", holder)
-	}
-	g.open = open
-	close(g.changed)
-	g.changed = make(chan struct{})
+	f.holder = &holder
+	f.Free(holder == "")
 }
 
 // Run follows the Lease until ctx ends or the store is closed.
-func (g *Gate) Run(ctx context.Context) {
-	workers.Restart(ctx, g.log, "cannot follow the lease of kube-controller-manager; will try again", nil, g.follow)
+func (f *Follower) Run(ctx context.Context) {
+	workers.Restart(ctx, f.Log, "cannot follow the lease of kube-controller-manager; will try again", nil, f.follow)
 }
 
 // follow reads the Lease and its changes until there is an error.
-func (g *Gate) follow(ctx context.Context) error {
-	revision, err := g.leases.Reader.CurrentRevision(ctx)
+func (f *Follower) follow(ctx context.Context) error {
+	revision, err := f.Leases.Reader.CurrentRevision(ctx)
 	if err != nil {
 		return err
 	}
-	cursor, err := g.leases.Reader.Watch(ctx, revision, cache.Interest{Namespace: leaseNamespace, Name: leaseName})
+	cursor, err := f.Leases.Reader.Watch(ctx, revision, cache.Interest{Namespace: leaseNamespace, Name: leaseName})
 	if err != nil {
 		return err
 	}
 	defer cursor.Close()
 	for {
-		until, holder, err := g.read(ctx)
+		until, holder, err := f.read(ctx)
 		if err != nil {
 			return err
 		}
-		left := until.Sub(g.clock.Now())
-		g.set(left <= 0, holder)
+		left := until.Sub(f.Clock.Now())
 		var expired <-chan time.Time
 		if left > 0 {
-			expired = g.clock.After(left)
+			f.found(holder)
+			expired = f.Clock.After(left)
+		} else {
+			f.found("")
 		}
 		// A renewal is an event. If the time expires without an event, the Lease was not renewed.
 		events, _, err := cursor.NextOr(ctx, expired)
@@ -173,7 +84,7 @@ func (g *Gate) follow(ctx context.Context) error {
 			return err
 		}
 		if len(events) == 0 {
-			g.set(true, "")
+			f.found("")
 			if _, _, err := cursor.Next(ctx); err != nil {
 				return err
 			}
@@ -183,19 +94,19 @@ func (g *Gate) follow(ctx context.Context) error {
 
 // read returns the time until which the Lease is held if it is not renewed before, or the zero time if it is not
 // held.
-func (g *Gate) read(ctx context.Context) (until time.Time, holder string, err error) {
-	o, err := g.leases.Reader.Latest(ctx, leaseNamespace, leaseName)
+func (f *Follower) read(ctx context.Context) (until time.Time, holder string, err error) {
+	o, err := f.Leases.Reader.Latest(ctx, leaseNamespace, leaseName)
 	if err != nil || o == nil {
 		return time.Time{}, "", err
 	}
-	if o, err = g.leases.Reader.Readable(ctx, o); err != nil {
+	if o, err = f.Leases.Reader.Readable(ctx, o); err != nil {
 		return time.Time{}, "", err
 	}
-	obj, err := g.leases.Decoder.Decode(ctx, o)
+	obj, err := f.Leases.Decoder.Decode(ctx, o)
 	if err != nil {
 		return time.Time{}, "", err
 	}
-	until, holder = heldUntil(&obj.(*coordinationv1.Lease).Spec, g.clock.Now())
+	until, holder = heldUntil(&obj.(*coordinationv1.Lease).Spec, f.Clock.Now())
 	return until, holder, nil
 }
 

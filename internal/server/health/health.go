@@ -47,8 +47,8 @@ type Handler struct {
 	LivezPasses func() bool
 	// Warnings describe problems that do not make a check fail, "" if there is none. Everybody may read them.
 	Warnings []func() string
-	// Remark is shown with the checks, unless it is "". Everybody may read it. It may be nil.
-	Remark func() string
+	// Remarks are shown with the checks, unless they are "". Everybody may read them.
+	Remarks []func() string
 }
 
 // New returns a handler. Its responses list the checks in the given order.
@@ -144,8 +144,8 @@ func (h *Handler) serveEndpoint(w http.ResponseWriter, r *http.Request, endpoint
 			fmt.Fprintf(&out, "warn: %s\n", text)
 		}
 	}
-	if h.Remark != nil {
-		if text := h.Remark(); text != "" {
+	for _, remark := range h.Remarks {
+		if text := remark(); text != "" {
 			fmt.Fprintf(&out, "%s\n", text)
 		}
 	}
