@@ -326,6 +326,10 @@ func TestPastOnEtcd(t *testing.T) {
 			keys = pki
 			return
 		}
+		within(t, "the key of the first server, which is made after its start", func() error {
+			_, err := os.Stat(filepath.Join(keys, "sa.key"))
+			return err
+		})
 		if err := os.CopyFS(pki, os.DirFS(keys)); err != nil {
 			t.Fatal(err)
 		}
