@@ -9,14 +9,16 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/keelson-dev/keelson/internal/storage"
-	"github.com/keelson-dev/keelson/internal/storage/backup"
 	"github.com/keelson-dev/keelson/internal/storage/bucket"
 	"github.com/keelson-dev/keelson/internal/storage/changelog"
 	"github.com/keelson-dev/keelson/internal/storage/copies"
@@ -225,29 +227,70 @@ func (m *Mirror) goOn(ctx context.Context, o embedded.Options, name string) (*em
 	return nil, errors.Join(err, f.Close())
 }
 
-// fromCopy makes a store out of the copy. It reports whether it did.
+// fromCopy makes a store out of the copy. It reports whether it did: it does not if there is no copy, or if the copy is damaged, incomplete
+// or encrypted. A bucket or a disk that fails says nothing about the copy, so the result is an error then.
 func (m *Mirror) fromCopy(ctx context.Context, o embedded.Options) (bool, error) {
 	if m.o.Bucket == nil {
 		return false, nil
 	}
-	work := o.Dir + ".images"
-	copied := &copies.Follower{Bucket: m.o.Bucket, Store: o, Work: work}
+	work, b := o.Dir+".images", &noted{Bucket: m.o.Bucket}
+	copied := &copies.Follower{Bucket: b, Store: o, Work: work}
 	err := copied.CatchUp(ctx)
 	err = errors.Join(err, copied.Close(), os.RemoveAll(work))
 	switch {
+	case b.failed.Load(), errors.As(err, new(syscall.Errno)):
+		return false, err
 	case errors.Is(err, copies.ErrEmpty):
 		return false, nil
-	case errors.Is(err, changelog.ErrDamaged), errors.Is(err, changelog.ErrOtherFormat), errors.Is(err, backup.ErrEncrypted):
-		m.o.Log.Warn("the past of the data cannot be taken out of the copy (--backup-to)", "error", err)
-		return false, nil
 	case err != nil:
-		return false, err
+		m.o.Log.Warn("the past of the data cannot be taken out of the copy (--backup-to)", "error", err)
+		return false, ctx.Err()
 	}
 	f, err := m.goOn(ctx, o, "the copy of the data")
 	if f == nil {
 		return false, err
 	}
 	return true, f.Close()
+}
+
+// noted is a bucket that notes whether reading from it has failed.
+type noted struct {
+	bucket.Bucket
+	failed atomic.Bool
+}
+
+// List implements bucket.Bucket.
+func (b *noted) List(ctx context.Context) ([]bucket.Object, error) {
+	list, err := b.Bucket.List(ctx)
+	return list, b.note(err)
+}
+
+// Get implements bucket.Bucket.
+func (b *noted) Get(ctx context.Context, name string) (io.ReadCloser, error) {
+	r, err := b.Bucket.Get(ctx, name)
+	if err != nil {
+		return nil, b.note(err)
+	}
+	return notedReader{r, b}, nil
+}
+
+func (b *noted) note(err error) error {
+	if err != nil && err != io.EOF {
+		b.failed.Store(true)
+	}
+	return err
+}
+
+// notedReader reads an object of a noted bucket.
+type notedReader struct {
+	io.ReadCloser
+	of *noted
+}
+
+// Read implements io.Reader.
+func (r notedReader) Read(p []byte) (int, error) {
+	n, err := r.ReadCloser.Read(p)
+	return n, r.of.note(err)
 }
 
 // goesOn reports whether the cluster has the last change of the store, and all changes since.

@@ -298,6 +298,48 @@ func TestFailureIsNoReasonToBeginAnew(t *testing.T) {
 	}
 }
 
+// TestDamagedCopy checks that a mirror is made without its past if that is neither on the disk nor, whole, in the copy.
+func TestDamagedCopy(t *testing.T) {
+	for name, damage := range map[string]func(path string) error{
+		"cut":            func(path string) error { return os.Truncate(path, 40) },
+		"without images": func(path string) error { return removeIf(path, !strings.HasSuffix(path, ".changes")) },
+		"without changes before the last": func(path string) error {
+			others, err := filepath.Glob(filepath.Join(filepath.Dir(path), "*.changes"))
+			return errors.Join(err, removeIf(path, strings.HasSuffix(path, ".changes") && path != slices.Max(others)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(1, 2))
+			source, to := connect(t, etcdtest.Serve(t)), t.TempDir()
+			s := startServer(t, "a", source, to)
+			for range 3 {
+				s.await(t, write(t, rng, source, 20))
+			}
+			s.end(t)
+			err := filepath.WalkDir(to, func(path string, d os.DirEntry, err error) error {
+				if err != nil || d.IsDir() {
+					return err
+				}
+				return damage(path)
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			m := open(source, t.TempDir(), place(t, to))
+			defer m.Close()
+			wait.NoError(t, "the mirror is made", func() error { return m.Await(t.Context()) })
+		})
+	}
+}
+
+// removeIf removes a file if a condition is true.
+func removeIf(path string, condition bool) error {
+	if !condition {
+		return nil
+	}
+	return os.Remove(path)
+}
+
 // unreachable is a bucket that cannot be reached.
 type unreachable struct{ bucket.Bucket }
 
