@@ -136,18 +136,19 @@ type controllersOptions struct {
 // start of the server.
 func startControllers(o controllersOptions) {
 	once := &gate.Gate{}
-	o.leader.Open(once)
+	o.leader.Guard(once)
 	o.work.Go(servicesRunner, func(ctx context.Context) error { return once.While(ctx, background.Forever(o.api.claims.Run)) })
 	if o.config.Controllers.PolicyTypeChecks {
 		const name = "type checks of admission policies"
 		part := o.work.Activity.Part(name)
 		once.Track(part)
-		checks := background.Forever(o.api.policyStatus(o.log, part).Run)
+		checks := withActivity(part, background.Forever(o.api.policyStatus(o.log, part).Run))
 		o.work.Go(name, func(ctx context.Context) error { return once.While(ctx, checks) })
 	}
-	c := &controllers{controllersOptions: o, exclusive: storage.IsExclusive(o.store), queues: workers.NewMetrics(o.metrics)}
+	c := &controllers{controllersOptions: o, exclusive: storage.IsExclusive(o.store)}
 	if slices.ContainsFunc(Controllers(), c.runs) {
-		o.leader.Open(&c.gate)
+		c.queues = workers.NewMetrics(o.metrics)
+		o.leader.Guard(&c.gate)
 		other := standby.Follower{
 			Leases: o.registry.Resource(schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}),
 			Free:   c.gate.Condition(), Log: o.log, Clock: o.config.Testing.Clock,

@@ -40,7 +40,9 @@ func TestOneServerLeads(t *testing.T) {
 		s := servers[leader]
 		s.Create("/api/v1/namespaces", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"n"}}`)
 		s.Do(http.MethodDelete, "/api/v1/namespaces/n", "")
-		wait.Until(t, "the namespace is gone", func() bool { return s.Send(http.MethodGet, "/api/v1/namespaces/n", "").Status == http.StatusNotFound })
+		wait.Until(t, "the namespace is gone", func() bool {
+			return s.Send(http.MethodGet, "/api/v1/namespaces/n", "").Status == http.StatusNotFound
+		})
 		servertest.Stop(t, s)
 		servers = slices.Delete(servers, leader, leader+1)
 	}

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestLeaderIsKilled kills the server that leads, in several rounds, and says how long it takes until another one leads: at most the duration
-// of the lease (10 seconds), the time between two attempts (2 seconds) and the time of a write.
+// TestLeaderIsKilled kills the server that leads, in several rounds, and says how long it takes until another one leads.
+// docs/controllers.md says how long that may be.
 func TestLeaderIsKilled(t *testing.T) {
 	p := startProcesses(t, 3, 3, "secret")
 	client := &http.Client{

@@ -18,7 +18,7 @@ type Gate struct {
 	parts   []*activity.Part
 }
 
-// state is what is known of a condition, or of a gate. Of the states of the conditions, the least is that of the gate.
+// state is what is known of a condition, or of a gate. A gate has the least state that one of its conditions has.
 type state int
 
 const (

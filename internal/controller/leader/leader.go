@@ -1,7 +1,7 @@
 // Package leader elects one of the servers on a store, for the work that only one of them does.
 //
-// The leader holds the Lease keelson in the namespace kube-system, as a kube-controller-manager holds its own. The election only saves work:
-// for a moment two servers may both work, for instance while a write of the former leader is on its way, so all their writes have
+// The leader holds the Lease keelson in the namespace kube-system, as a kube-controller-manager holds its own. The election only saves
+// work. For a moment two servers may both work, for instance while a write of the former leader is on its way, so all their writes need
 // preconditions.
 package leader
 
@@ -38,10 +38,14 @@ type timing struct {
 	attempt time.Duration
 }
 
-// defaultTiming lets another server take over at most 12 seconds, and the time of a write, after the leader was killed.
+// defaultTiming lets another server take over at most 14 seconds after the last renewal, if writes take no time: it may see the renewal
+// retry later, and the end of the lease retry later again.
 var defaultTiming = timing{lease: 10 * time.Second, valid: 7 * time.Second, retry: 2 * time.Second, attempt: 5 * time.Second}
 
-// Leader takes part in the election. Open and Remark may be called on a nil Leader, that of a server that is alone on its store.
+// releaseTime limits the wait of a stopping server for the release of the Lease.
+const releaseTime = 2 * time.Second
+
+// Leader takes part in the election. A server that is alone on its store has none, so Guard and Remark may be called on nil.
 type Leader struct {
 	client *client.Client
 	id     string
@@ -68,8 +72,8 @@ func New(c *client.Client, host string, log *slog.Logger) *Leader {
 	return &Leader{client: c.As(leaseName), id: host + "_" + string(uuid.NewUUID()), log: log, timing: defaultTiming}
 }
 
-// Open makes it a condition of a gate that this server leads. A nil Leader makes none. Open must be called before Run.
-func (l *Leader) Open(g *gate.Gate) {
+// Guard makes it a condition of a gate that this server leads. A nil Leader adds none. Guard must be called before Run.
+func (l *Leader) Guard(g *gate.Gate) {
 	if l != nil {
 		l.set = append(l.set, g.Condition())
 	}
@@ -95,7 +99,9 @@ func (l *Leader) Remark() string {
 func (l *Leader) Run(ctx context.Context) {
 	l.elect(ctx)
 	if l.stop("the server stops", false) {
-		l.release(context.WithoutCancel(ctx))
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
+		defer cancel()
+		l.release(ctx)
 	}
 }
 
@@ -208,6 +214,7 @@ func (l *Leader) release(ctx context.Context) {
 func (l *Leader) renewed(begin time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.other = false
 	l.until = begin.Add(l.timing.valid)
 	if l.end == nil {
 		l.end = time.AfterFunc(time.Until(l.until), l.expire)
