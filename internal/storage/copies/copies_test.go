@@ -332,6 +332,29 @@ func TestMergedSegments(t *testing.T) {
 	}
 }
 
+// TestListingDuringAMerge checks that segments that a listing has missed, because they were merged meanwhile, are found.
+func TestListingDuringAMerge(t *testing.T) {
+	w := newWorld(t, rand.New(rand.NewPCG(1, 2)))
+	for range 300 {
+		w.commit(3)
+		w.step()
+	}
+	missed, err := w.bucket.List(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	x, err := ReadIndex(t.Context(), w.bucket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	merged := x.Lines()[0].Segments[0].Object.Name
+	missed = slices.DeleteFunc(missed, func(o bucket.Object) bool { return o.Name == merged })
+	got, err := ReadIndex(t.Context(), &busyBucket{Bucket: w.bucket, stale: missed})
+	if err != nil || len(got.Lines()[0].Segments) != len(x.Lines()[0].Segments) {
+		t.Errorf("%v, %+v", err, got.Lines()[0].Segments)
+	}
+}
+
 // TestAnotherStoreBeginsAnEpoch copies a second store to the bucket of the first: it does not go on where the first one ended.
 func TestAnotherStoreBeginsAnEpoch(t *testing.T) {
 	w := newWorld(t, rand.New(rand.NewPCG(3, 4)))

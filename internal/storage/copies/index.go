@@ -79,8 +79,22 @@ type Index struct {
 // encrypted reports whether an object is encrypted.
 func encrypted(o bucket.Object) bool { return strings.HasSuffix(o.Name, sealed) }
 
-// ReadIndex lists a bucket.
-func ReadIndex(ctx context.Context, b bucket.Bucket) (*Index, error) {
+// listings is how often ReadIndex lists a bucket in which something is missing.
+const listings = 4
+
+// ReadIndex lists a bucket. A listing is not a snapshot: if segments are merged meanwhile, it may have neither them nor the merged one. So
+// if segments are missing, ReadIndex lists the bucket again, at most four times in all. The result may still lack the newest objects.
+func ReadIndex(ctx context.Context, b bucket.Bucket) (x *Index, err error) {
+	for range listings {
+		if x, err = list(ctx, b); err != nil || x.complete() {
+			break
+		}
+	}
+	return x, err
+}
+
+// list is ReadIndex with one listing.
+func list(ctx context.Context, b bucket.Bucket) (*Index, error) {
 	objects, err := b.List(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("listing the copy: %w", err)
@@ -92,6 +106,14 @@ func ReadIndex(ctx context.Context, b bucket.Bucket) (*Index, error) {
 		}
 	}
 	return x, nil
+}
+
+// complete reports whether no line lacks a segment between others.
+func (x *Index) complete() bool {
+	return !slices.ContainsFunc(x.Lines(), func(l *Line) bool {
+		end, _ := l.end()
+		return l.goesOn(end)
+	})
 }
 
 // add adds an object to the index. It returns false for one that is no part of a copy.
