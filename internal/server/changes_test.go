@@ -293,7 +293,7 @@ func testNewestChangesFirst(t *testing.T, store string) {
 	if len(all) < 17 || !strings.Contains(all[0], "Deleted configmaps/c6") {
 		t.Errorf("%d changes, the newest is %s", len(all), all[0])
 	}
-	next := watchChanges(t, s, changesPath+"?watch=true&resourceVersion="+versions[len(versions)-1])
+	next := watchChanges(t, s, changesPath+"?watch=true&fieldSelector=resource=configmaps&resourceVersion="+versions[len(versions)-1])
 	s.Create(maps, `{"metadata":{"name":"later"}}`)
 	if kind, c := next(); kind != "ADDED" || c.Name != "later" {
 		t.Errorf("the watch after the list begins with %s %+v", kind, c)

@@ -45,6 +45,10 @@ func TestCopyOfEtcd(t *testing.T) {
 	copied(first)
 	other := onEtcd(t, url, to)
 	pki := filepath.Join(other.Storage.DataDir, "pki")
+	wait.NoError(t, "the key of service account tokens, which is made in the background", func() error {
+		_, err := os.Stat(filepath.Join(c.Storage.DataDir, "pki", "sa.key"))
+		return err
+	})
 	if err := os.CopyFS(pki, os.DirFS(filepath.Join(c.Storage.DataDir, "pki"))); err != nil {
 		t.Fatal(err)
 	}
