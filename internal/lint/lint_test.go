@@ -109,7 +109,9 @@ var directModules = []string{
 	"github.com/spf13/pflag",
 	"go.etcd.io/bbolt",
 	"go.etcd.io/etcd/api/v3",
+	"go.etcd.io/etcd/client/pkg/v3", // the types of the server's settings
 	"go.etcd.io/etcd/client/v3",
+	"go.etcd.io/etcd/etcdutl/v3", "go.etcd.io/etcd/server/v3", "go.etcd.io/raft/v3",
 	"go.opentelemetry.io/otel",
 	"go.opentelemetry.io/proto/otlp", // of tests alone, but the exporter is built from it
 	"go.uber.org/zap",                // what etcd's client logs through, to lead it to slog

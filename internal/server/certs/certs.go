@@ -147,6 +147,33 @@ func (o *Options) frontProxy(out *Set) error {
 	return err
 }
 
+// MemberFiles are the paths of the files that Member makes.
+type MemberFiles struct{ CA, Cert, Key string }
+
+// Member makes the certificate with which a member of a cluster of servers proves to the others that it is one, and, if it is
+// missing, the authority of these certificates, which all members have. Options.Names and IPs are where the others reach the member.
+// The certificate is made again if it expires soon, or lacks a name. Options.Dir is set.
+func Member(o Options) (f MemberFiles, err error) {
+	const authority, name = "members-ca", "member"
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	path := func(file string) string { return filepath.Join(o.Dir, file) }
+	f = MemberFiles{CA: path(authority + ".crt"), Cert: path(name + ".crt"), Key: path(name + ".key")}
+	if err := os.MkdirAll(o.Dir, privateDir); err != nil {
+		return f, err
+	}
+	ca, err := o.authority(authority, "keelson-members-ca")
+	if err != nil {
+		return f, err
+	}
+	_, err = o.leaf(ca, name, &x509.Certificate{
+		Subject: pkix.Name{CommonName: "keelson-member"}, DNSNames: o.Names, IPAddresses: o.IPs, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	})
+	return f, err
+}
+
 // OwnServing returns the serving certificate in PEM text that Ensure has made: the certificate, followed by the
 // authority that signed it. It returns nil for any other text.
 func OwnServing(text []byte) *x509.Certificate {

@@ -8,15 +8,18 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// zapTo passes the log of the etcd client to slog. Warnings of the client about single attempts become debug
-// messages, because the client repeats the attempts. Failures that matter are returned as errors.
-func zapTo(log *slog.Logger) *zap.Logger { return zap.New(&slogCore{log}) }
+// Logger passes the log of etcd's code to slog. Its warnings become debug messages, because they are about single attempts, which
+// that code repeats. Failures of a client that matter are returned as errors. Only what ends the process is an error in the log.
+func Logger(log *slog.Logger) *zap.Logger { return zap.New(&slogCore{log}) }
 
 // slogCore implements zapcore.Core.
 type slogCore struct{ log *slog.Logger }
 
 func (c *slogCore) level(l zapcore.Level) slog.Level {
-	if l >= zapcore.ErrorLevel {
+	switch {
+	case l >= zapcore.DPanicLevel:
+		return slog.LevelError
+	case l >= zapcore.ErrorLevel:
 		return slog.LevelWarn
 	}
 	return slog.LevelDebug

@@ -14,6 +14,8 @@ import (
 	"sync"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
@@ -23,10 +25,18 @@ import (
 // DefaultPrefix is the default prefix of Keelson's keys.
 const DefaultPrefix = "/registry"
 
-// Options select the cluster and configure its use. The zero value of every field but Endpoints selects a default.
+// Own has the clients of a member in this process, which call its functions. Close does not end the member.
+type Own struct {
+	Client *clientv3.Client
+	Watch  pb.WatchClient
+}
+
+// Options select the cluster and configure its use. The zero value of every field but Endpoints and Own selects a default.
 type Options struct {
 	// Endpoints are the client URLs of the members. Requests go to all of them in turn.
 	Endpoints []string
+	// Own, unless it is nil, is used instead of connections to Endpoints.
+	Own *Own
 	// TLS returns the TLS configuration of a new connection: the authorities of the members' certificates, and the
 	// client certificate. It is called for each connection. nil means that the schemes of the endpoints decide,
 	// with the authorities of the system. The returned configuration must not be changed.
@@ -71,6 +81,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.DialTimeout == 0 {
 		o.DialTimeout = 20 * time.Second
+	}
+	if o.Own != nil {
+		o.Endpoints = []string{"the member in this process"}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -140,6 +153,9 @@ const probeTime = 3 * time.Second
 // probe connects to each endpoint. It returns the reasons why connections fail, or nil if all endpoints accept
 // them.
 func (o Options) probe(ctx context.Context) error {
+	if o.Own != nil {
+		return nil
+	}
 	errs := make([]error, len(o.Endpoints))
 	var probes sync.WaitGroup
 	for i, endpoint := range o.Endpoints {

@@ -79,32 +79,12 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if len(o.Endpoints) == 0 {
 		return nil, errors.New("etcd: no endpoints")
 	}
-	var config *tls.Config
-	if o.TLS != nil {
-		config = o.TLS()
-	}
 	s := &Store{opts: o, keys: keys{o.Prefix}, watchers: make(map[*watcher]struct{})}
 	s.lifetime.ctx, s.lifetime.cancel = context.WithCancel(context.Background())
-	var err error
-	s.client, err = clientv3.New(clientv3.Config{
-		Context:              s.lifetime.ctx,
-		Endpoints:            o.Endpoints,
-		TLS:                  config,
-		DialTimeout:          o.DialTimeout,
-		DialOptions:          o.dial(),
-		DialKeepAliveTime:    keepAliveInterval,
-		DialKeepAliveTimeout: keepAliveTimeout,
-		MaxCallSendMsgSize:   maxRequestBytes,
-		// The client would retry a transaction until the context of the caller ends if a member reports a timeout.
-		// This package retries the requests that may be retried.
-		MaxUnaryRetries: 1,
-		Logger:          zapTo(o.Logger),
-	})
-	if err != nil {
+	if err := s.connect(); err != nil {
 		s.lifetime.cancel()
 		return nil, fmt.Errorf("etcd: %w", err)
 	}
-	s.watchClient = pb.NewWatchClient(s.client.ActiveConnection())
 	s.revisionReads.read = s.readRevision
 	s.leases = leases{
 		byTTL: make(map[int64]*sharedLease), now: time.Now, maxReuse: o.LeaseReuse, full: o.leaseFull,
@@ -132,6 +112,37 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		s.lifetime.tasks.Go(s.runCompactor)
 	}
 	return s, nil
+}
+
+// connect sets the clients.
+func (s *Store) connect() (err error) {
+	o := &s.opts
+	if o.Own != nil {
+		s.client, s.watchClient = o.Own.Client, o.Own.Watch
+		return nil
+	}
+	var config *tls.Config
+	if o.TLS != nil {
+		config = o.TLS()
+	}
+	s.client, err = clientv3.New(clientv3.Config{
+		Context:              s.lifetime.ctx,
+		Endpoints:            o.Endpoints,
+		TLS:                  config,
+		DialTimeout:          o.DialTimeout,
+		DialOptions:          o.dial(),
+		DialKeepAliveTime:    keepAliveInterval,
+		DialKeepAliveTimeout: keepAliveTimeout,
+		MaxCallSendMsgSize:   maxRequestBytes,
+		// The client would retry a transaction until the context of the caller ends if a member reports a timeout.
+		// This package retries the requests that may be retried.
+		MaxUnaryRetries: 1,
+		Logger:          Logger(o.Logger),
+	})
+	if err == nil {
+		s.watchClient = pb.NewWatchClient(s.client.ActiveConnection())
+	}
+	return err
 }
 
 // unreachableAfter is the time after which Open logs why no member has answered yet.

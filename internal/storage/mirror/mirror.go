@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"time"
 
 	"github.com/keelson-dev/keelson/internal/storage"
+	"github.com/keelson-dev/keelson/internal/storage/backup"
 	"github.com/keelson-dev/keelson/internal/storage/bucket"
 	"github.com/keelson-dev/keelson/internal/storage/changelog"
 	"github.com/keelson-dev/keelson/internal/storage/copies"
@@ -32,6 +34,9 @@ type Options struct {
 	// Store says where the mirror is. The directory is made anew if it does not have the data of the cluster. Its name with ".making"
 	// appended is used while it is made.
 	Store embedded.Options
+	// Another, unless it is nil, returns the mirror of another server as a snapshot with its past, out of which this one is made if the
+	// cluster does not have all changes since it was written. A nil reader means that no server has one.
+	Another func(ctx context.Context) (io.ReadCloser, error)
 	// Bucket, unless it is nil, has a copy of the data, out of which the mirror is made if the cluster does not have all changes since the
 	// mirror was written, and if the copy can be read without a key.
 	Bucket bucket.Bucket
@@ -43,6 +48,8 @@ type Options struct {
 const (
 	// shortestPause and longestPause are the times between two tries to follow the cluster.
 	shortestPause, longestPause = 100 * time.Millisecond, 30 * time.Second
+	// privateFile is the mode of files with data.
+	privateFile = 0o600
 	// patience is how long a reader waits for the mirror.
 	patience = 10 * time.Second
 )
@@ -179,8 +186,8 @@ func (m *Mirror) apply(
 	})
 }
 
-// open opens the mirror, if the cluster still has all changes since it was written. Otherwise it makes it out of the copy, if that holds
-// for the copy, or else with the keys of the cluster. If the disk or the bucket fails, it is not known which of them is right, and open
+// open opens the mirror, if the cluster still has all changes since it was written. Otherwise it makes it out of that of another server or
+// of the copy, if that holds for them, or else with the keys of the cluster. If the disk or the bucket fails, it is not known which of them is right, and open
 // returns an error: a mirror that is made anew has no past.
 func (m *Mirror) open(ctx context.Context, ends *leases) (*embedded.Follower, error) {
 	making := m.o.Store
@@ -194,7 +201,10 @@ func (m *Mirror) open(ctx context.Context, ends *leases) (*embedded.Follower, er
 			return f, err
 		}
 	}
-	made, err := m.fromCopy(ctx, making)
+	made, err := m.fromAnother(ctx, making)
+	if err == nil && !made {
+		made, err = m.fromCopy(ctx, making)
+	}
 	if err == nil && !made {
 		err = errors.Join(os.RemoveAll(making.Dir), m.makeAnew(ctx, making, ends))
 	}
@@ -225,6 +235,47 @@ func (m *Mirror) goOn(ctx context.Context, o embedded.Options, name string) (*em
 		m.o.Log.Warn("the cluster does not have all changes any more that "+name+" lacks; it is made anew", "directory", o.Dir)
 	}
 	return nil, errors.Join(err, f.Close())
+}
+
+// fromAnother makes a store out of the mirror of another server. It reports whether it did. A transfer that ends early is an error.
+func (m *Mirror) fromAnother(ctx context.Context, o embedded.Options) (made bool, err error) {
+	if m.o.Another == nil {
+		return false, nil
+	}
+	in, err := m.o.Another(ctx)
+	if in == nil || err != nil {
+		return false, err
+	}
+	path := o.Dir + ".snapshot"
+	err = errors.Join(receive(path, in), in.Close())
+	defer func() { err = errors.Join(err, os.Remove(path)) }()
+	if err != nil {
+		return false, err
+	}
+	f, err := backup.OpenFile(path, nil)
+	if err != nil {
+		return false, err
+	}
+	_, err = backup.Restore(ctx, f, o, backup.RestoreOptions{KeepRevisions: true, KeepDeadlines: true, Now: m.o.Now()})
+	if err = errors.Join(err, f.Close()); err != nil {
+		return false, fmt.Errorf("the past of another server: %w", err)
+	}
+	store, err := m.goOn(ctx, o, "the past of another server")
+	if store == nil {
+		return false, err
+	}
+	m.o.Log.Info("the past of the data was taken from another server")
+	return true, store.Close()
+}
+
+// receive writes a file.
+func receive(path string, in io.Reader) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, privateFile)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, in)
+	return errors.Join(err, f.Close())
 }
 
 // fromCopy makes a store out of the copy. It reports whether it did: it does not if there is no copy, or if the copy is damaged, incomplete
