@@ -4,8 +4,8 @@ package config
 type Controllers struct {
 	// Names are the controllers of kube-controller-manager that run in the server, in the syntax of its flag
 	// --controllers: "*" means all, "name" switches one on, "-name" switches one off, and "-*" means none. The
-	// default is all of them. If other servers write to the store (etcd), the default is only
-	// serviceaccount-controller and resourcequota-controller. The controllers pause while a
+	// default is all of them. With StorageEtcd, the default is only serviceaccount-controller and
+	// resourcequota-controller. The controllers pause while a
 	// kube-controller-manager runs (--controllers).
 	Names []string `flag:"controllers"`
 	// NoGarbageCollection means that no garbage collector deletes the dependents of deleted objects: deletions then

@@ -55,8 +55,11 @@ func (c Config) Complete() Config {
 }
 
 func (s *Storage) complete() {
+	if m := &s.Members; m.Init || m.Join != "" || m.Reset {
+		text(&s.Backend, StorageMembers)
+	}
 	text(&s.Backend, StorageEmbedded)
-	if s.Backend == StorageEmbedded {
+	if s.Backend == StorageEmbedded || s.Backend == StorageMembers {
 		text(&s.DataDir, defaultDataDir)
 	}
 	text(&s.LocalState, LocalStateOn)

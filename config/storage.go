@@ -7,6 +7,7 @@ const (
 	StorageEmbedded = "embedded"
 	StorageMemory   = "memory"
 	StorageEtcd     = "etcd"
+	StorageMembers  = "members"
 )
 
 // The values of Backup.Mode.
@@ -21,17 +22,19 @@ const (
 
 // Storage configures where objects are kept.
 type Storage struct {
-	// Backend is StorageEmbedded (in DataDir), StorageMemory (nothing is left when the server stops) or StorageEtcd. The
-	// default is StorageEmbedded (--storage).
+	// Backend is StorageEmbedded (in DataDir), StorageMemory (nothing is left when the server stops), StorageEtcd or StorageMembers. The
+	// default is StorageMembers if Members.Init, Members.Join or Members.Reset is set, and else StorageEmbedded (--storage).
 	Backend string `flag:"storage"`
 	// DataDir has the data, the server's certificates and its kubeconfig. It is created if it is missing, and only
-	// one process may use it. The default is ./keelson-data with StorageEmbedded. With the other backends there is
+	// one process may use it. The default is ./keelson-data with StorageEmbedded and StorageMembers. With the other backends there is
 	// no default: without DataDir, the server makes new certificates at each start and writes nothing to disk
 	// (--data-dir).
 	DataDir string `flag:"data-dir"`
 	// Etcd configures the clusters of StorageEtcd.
 	Etcd Etcd
-	// LocalState, with StorageEtcd and a DataDir, keeps the data and its past in DataDir too (LocalStateOn), so that every server can tell
+	// Members configures the cluster of servers of StorageMembers.
+	Members Members
+	// LocalState, if the data is shared and there is a DataDir, keeps the data and its past there too (LocalStateOn), so that every server can tell
 	// what was changed, when and by whom, however soon etcd forgets it. With LocalStateOff the server has no past, and does not tell
 	// others who has made its changes. The default is LocalStateOn (--local-state).
 	LocalState string `flag:"local-state"`
@@ -129,6 +132,30 @@ type Snapshots struct {
 	// Recipients are public keys of age. If there are any, snapshots are encrypted for them, and also contain the
 	// keys and certificates of DataDir, and EncryptionConfigFile. The default is none (--snapshot-recipient).
 	Recipients []string `flag:"snapshot-recipient"`
+}
+
+// Members configures a cluster of servers that keep the data together: each has all of it, and a change is answered when a majority has
+// it on disk. The consensus is etcd's, in this process. A server that has been a member goes on as one, so Init and Join have no effect
+// later.
+type Members struct {
+	// Init makes a new cluster with this server as its first member (--cluster-init).
+	Init bool `flag:"cluster-init"`
+	// Join is the URL of a server of the cluster that this server joins, such as https://10.0.0.1:6443 (--join).
+	Join string `flag:"join"`
+	// Token is the token for Join: keelson members token create, run at a member, prints one. It ends with a hash of the authority of the
+	// cluster's certificates, so that it is given to no other server (--token).
+	Token string `flag:"token"`
+	// TokenFile has the token in place of Token, so that it is not in the list of processes (--token-file).
+	TokenFile string `flag:"token-file"`
+	// Name is the name of the member, which no other one has. A server with the name of a lost member takes its place. The default is the
+	// name of the host, with the port of Address if that is not 2380 (--member-name).
+	Name string `flag:"member-name"`
+	// Address is the host or IP address and the port at which the other members reach this one. It listens on this port of
+	// Serving.Address. The default is the advertised address and the port 2380 (--member-address).
+	Address string `flag:"member-address"`
+	// Reset makes this server the only member, with the data that it has, after a majority was lost for ever. What it has not received is
+	// lost. Revisions go on above all that a client can have seen. The default is false (--cluster-reset).
+	Reset bool `flag:"cluster-reset"`
 }
 
 // Bytes is a number of bytes.

@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -52,12 +53,17 @@ func (s *Storage) validate(m *mistakes) {
 		}
 	case StorageEtcd:
 		s.Etcd.validate(m)
+	case StorageMembers:
+		if len(s.Etcd.Servers) > 0 || len(s.Etcd.Overrides) > 0 {
+			m.add("{Storage.Etcd.Servers} and {Storage.Etcd.Overrides} need {Storage.Backend}=%s", StorageEtcd)
+		}
 	default:
-		m.add("{Storage.Backend} must be %s, %s or %s, not %q", StorageEmbedded, StorageMemory, StorageEtcd, s.Backend)
+		m.add("{Storage.Backend} must be %s, %s, %s or %s, not %q", StorageEmbedded, StorageMemory, StorageEtcd, StorageMembers, s.Backend)
 	}
-	if s.DataDir == "" && s.Backend == StorageEmbedded {
+	if s.DataDir == "" && (s.Backend == StorageEmbedded || s.Backend == StorageMembers) {
 		m.add("{Storage.DataDir} must not be empty")
 	}
+	s.Members.validate(m, s.Backend)
 	if s.CacheMemory < 0 || s.CacheMemory > 0 && s.CacheMemory < 8<<20 {
 		m.add("{Storage.CacheMemory} must be at least 8Mi")
 	}
@@ -76,16 +82,56 @@ func (s *Storage) validate(m *mistakes) {
 	if s.LocalState != LocalStateOn && s.LocalState != LocalStateOff {
 		m.add("{Storage.LocalState} must be %s or %s, not %q", LocalStateOn, LocalStateOff, s.LocalState)
 	}
-	if s.Backend == StorageEtcd && len(s.HistoryRetention) > 0 && !s.HasLocalState() {
+	if s.shared() && len(s.HistoryRetention) > 0 && !s.HasLocalState() {
 		m.add("{Storage.HistoryRetention} needs {Storage.DataDir} and {Storage.LocalState}=%s if the data is in etcd", LocalStateOn)
 	}
 	s.validateSnapshots(m)
 	s.validateBackup(m)
 }
 
-// HasLocalState reports whether a server on etcd keeps the data and its past in DataDir too.
+// HasLocalState reports whether a server whose data is shared keeps the data and its past in DataDir too.
 func (s *Storage) HasLocalState() bool {
-	return s.Backend == StorageEtcd && s.DataDir != "" && s.LocalState == LocalStateOn
+	return s.shared() && s.DataDir != "" && s.LocalState == LocalStateOn
+}
+
+// shared reports whether other servers write the same data.
+func (s *Storage) shared() bool { return s.Backend == StorageEtcd || s.Backend == StorageMembers }
+
+func (c *Members) validate(m *mistakes, backend string) {
+	switch given := c.Init || c.Join != "" || c.Reset; {
+	case backend == StorageMembers:
+	case given || c.Name != "" || c.Address != "":
+		m.add("{Storage.Members.Init}, {Storage.Members.Join}, {Storage.Members.Reset}, {Storage.Members.Name} and "+
+			"{Storage.Members.Address} need {Storage.Backend}=%s", StorageMembers)
+	}
+	if c.Init && c.Join != "" || c.Init && c.Reset || c.Join != "" && c.Reset {
+		m.add("only one of {Storage.Members.Init}, {Storage.Members.Join} and {Storage.Members.Reset} can be set")
+	}
+	if c.Token != "" && c.TokenFile != "" {
+		m.add("only one of {Storage.Members.Token} and {Storage.Members.TokenFile} can be set")
+	}
+	if (c.Token != "" || c.TokenFile != "") && c.Join == "" {
+		m.add("{Storage.Members.Token} and {Storage.Members.TokenFile} need {Storage.Members.Join}")
+	}
+	if c.Join != "" && c.Token == "" && c.TokenFile == "" {
+		m.add("{Storage.Members.Join} needs {Storage.Members.Token} or {Storage.Members.TokenFile}; " +
+			"`keelson members token create`, run at a member, prints a token")
+	}
+	if u, err := url.Parse(c.Join); c.Join != "" && (err != nil || u.Scheme != "https" || u.Host == "" || u.Path != "" && u.Path != "/") {
+		m.add("{Storage.Members.Join} must be like https://10.0.0.1:6443, not %q", c.Join)
+	}
+	if _, port, err := net.SplitHostPort(c.Address); c.Address != "" && (err != nil || !isPort(port)) {
+		m.add("{Storage.Members.Address} must be like 10.0.0.1:2380, not %q", c.Address)
+	}
+	if strings.ContainsAny(c.Name, "=,/ ") {
+		m.add("{Storage.Members.Name} must not contain spaces, commas, slashes or =, but is %q", c.Name)
+	}
+}
+
+// isPort reports whether a text is the number of a port.
+func isPort(text string) bool {
+	n, err := strconv.Atoi(text)
+	return err == nil && n > 0 && n < 1<<16
 }
 
 func (s *Storage) validateBackup(m *mistakes) {
@@ -96,9 +142,9 @@ func (s *Storage) validateBackup(m *mistakes) {
 			m.add("{Storage.Backup.Mode}=%s, {Storage.Backup.Exclusive}, {Storage.Backup.RecipientsFile}, {Storage.Backup.Keys} and "+
 				"--backup-s3-* need {Storage.Backup.To}", BackupSync)
 		}
-	case s.Backend == StorageEtcd && c.Mode == BackupSync:
-		m.add("{Storage.Backup.Mode}=%s is not for data in etcd, which other servers write too", BackupSync)
-	case s.Backend == StorageEtcd && !s.HasLocalState():
+	case s.shared() && c.Mode == BackupSync:
+		m.add("{Storage.Backup.Mode}=%s is not for data that other servers write too", BackupSync)
+	case s.shared() && !s.HasLocalState():
 		m.add("{Storage.Backup.To} needs {Storage.DataDir} and {Storage.LocalState}=%s if the data is in etcd, for what is copied of it",
 			LocalStateOn)
 	case c.Keys && c.RecipientsFile == "":
@@ -137,6 +183,8 @@ func (s *Storage) validateSnapshots(m *mistakes) {
 		}
 	case s.Backend == StorageEtcd:
 		m.add("{Storage.Snapshots.Interval} is not for data in etcd: save it with `etcdctl snapshot save`")
+	case s.Backend == StorageMembers:
+		m.add("{Storage.Snapshots.Interval} is not for members of a cluster: keep a copy of it with {Storage.Backup.To}")
 	case c.Interval < time.Minute:
 		m.add("{Storage.Snapshots.Interval} must be at least 1m")
 	case c.Dir == "" && s.DataDir == "":

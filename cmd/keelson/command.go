@@ -36,7 +36,7 @@ func newCommand(out, errOut io.Writer) *cobra.Command {
 	serve.Flags().AddFlagSet(root.Flags())
 	setHelp(serve)
 	root.AddCommand(serve, newKubeAPIServer(out, errOut), newSnapshot(out, errOut), newBackup(out, errOut), newRestoreCopy(out, errOut),
-		newStandby(out, errOut), newPromote(out),
+		newStandby(out, errOut), newPromote(out), newMembers(out),
 		newCheck(out, errOut), newRepair(out), newPurge(out), newConsole(os.Stdin, out, errOut), newKubeconfig(out, errOut),
 		newKubectlHistory(out, errOut), newVersion(out),
 		newEnvtest(out, errOut), newCompletion(out), newMan())

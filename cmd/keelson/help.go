@@ -30,9 +30,10 @@ func commonFlags() []struct {
 			"data-dir", "storage", "etcd-servers", "encryption-provider-config", "backup-to", "snapshot-schedule",
 			"history-retention",
 		}},
+		{"Cluster", []string{"cluster-init", "join"}},
 		{"Addresses", []string{"bind-address", "secure-port", "external-hostname", "tls-san"}},
-		{"Access", []string{"write-kubeconfig", "client-ca-file", "authorization-mode"}},
-		{"Operation", []string{"cache-memory", "event-ttl", "log-format", "v"}},
+		{"Access", []string{"write-kubeconfig", "authorization-mode"}},
+		{"Operation", []string{"cache-memory", "log-format", "v"}},
 		{"Help", []string{"help", "help-all", "version"}},
 	}
 }

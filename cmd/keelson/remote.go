@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -139,7 +140,29 @@ func connect(cluster clusterConfig, user userConfig, dir string) (*remote, error
 
 // post returns the body of the response to a POST without a body. The caller closes it.
 func (r *remote) post(ctx context.Context, path string) (io.ReadCloser, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, r.server+path, nil)
+	return r.send(ctx, http.MethodPost, path, nil)
+}
+
+// call sends a request with a JSON document, or without one for nil, and decodes the response.
+func (r *remote) call(ctx context.Context, method, path string, in, out any) error {
+	var body io.Reader
+	if in != nil {
+		text, err := json.Marshal(in)
+		if err != nil {
+			return err
+		}
+		body = bytes.NewReader(text)
+	}
+	response, err := r.send(ctx, method, path, body)
+	if err != nil {
+		return err
+	}
+	return errors.Join(json.NewDecoder(response).Decode(out), response.Close())
+}
+
+// send returns the body of the response to a request. The caller closes it.
+func (r *remote) send(ctx context.Context, method, path string, body io.Reader) (io.ReadCloser, error) {
+	req, err := http.NewRequestWithContext(ctx, method, r.server+path, body)
 	if err != nil {
 		return nil, err
 	}
@@ -157,10 +180,10 @@ func (r *remote) post(ctx context.Context, path string) (io.ReadCloser, error) {
 	var status struct {
 		Message string `json:"message"`
 	}
-	body, _ := io.ReadAll(io.LimitReader(w.Body, longestStatus)) // a part of the body is enough
+	text, _ := io.ReadAll(io.LimitReader(w.Body, longestStatus)) // a part of the body is enough
 	_ = w.Body.Close()
-	if json.Unmarshal(body, &status) != nil || status.Message == "" {
-		status.Message = strings.TrimSpace(string(body))
+	if json.Unmarshal(text, &status) != nil || status.Message == "" {
+		status.Message = strings.TrimSpace(string(text))
 	}
 	return nil, fmt.Errorf("the server at %s answers %s: %s", r.server, w.Status, status.Message)
 }

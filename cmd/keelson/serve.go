@@ -59,6 +59,14 @@ func serveDefaults() personality {
 	return personality{config: c}
 }
 
+// shown returns the value of a flag as administrators may see it (/flagz).
+func shown(f *pflag.Flag) string {
+	if f.Name == "token" && f.Changed {
+		return "[secret]"
+	}
+	return f.Value.String()
+}
+
 func newServe(out, errOut io.Writer, p personality) *cobra.Command {
 	conf := p.config
 	var logs logOptions
@@ -88,7 +96,7 @@ func newServe(out, errOut io.Writer, p personality) *cobra.Command {
 				conf.Diagnostics.Log.Warn(line)
 			}
 			conf.Diagnostics.Flags = map[string]string{}
-			c.Flags().VisitAll(func(f *pflag.Flag) { conf.Diagnostics.Flags[f.Name] = f.Value.String() })
+			c.Flags().VisitAll(func(f *pflag.Flag) { conf.Diagnostics.Flags[f.Name] = shown(f) })
 			options := server.Options{FlagGiven: c.Flags().Changed}
 			if p.standby != nil {
 				if options.Handover, err = p.standby.follow(c.Context(), &conf, options); err != nil || options.Handover == nil {

@@ -107,6 +107,7 @@ func TestGoroutinesHaveNames(t *testing.T) {
 		"server.go inParallel",        // inParallel waits for it
 		"offsite/standby.go Run",      // before there is a server; ends with Run
 		"offsite/offsite.go Finish",   // its context limits its time
+		"members/join.go joinOnce",    // joinOnce waits for it
 		"httpconn/batch.go batch",     // ends with the writes of a connection, or when that is closed
 	}
 	for path, file := range sources(t) {

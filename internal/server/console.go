@@ -9,6 +9,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/console"
 	"github.com/keelson-dev/keelson/internal/gateway/filter/unauthenticated"
 	"github.com/keelson-dev/keelson/internal/server/frontpage"
+	"github.com/keelson-dev/keelson/internal/server/members"
 	"github.com/keelson-dev/keelson/internal/server/version"
 )
 
@@ -31,8 +32,15 @@ func (s *starting) unauthenticated(ready func(context.Context) error) func(http.
 			Path: console.Root, Serves: func(r *http.Request) bool { return console.Serves(r.URL.Path) }, Handler: s.newConsole(),
 		})
 	}
+	allows := s.authentication.Anonymous.Allows
+	if s.stores.Members != nil {
+		pages = append(pages, unauthenticated.Page{
+			Path: members.JoinPath, Serves: members.ServesJoin, Handler: s.stores.Members.Open(),
+		})
+		allows = func(path string) bool { return path == members.JoinPath || s.authentication.Anonymous.Allows(path) }
+	}
 	return unauthenticated.New(unauthenticated.Options{
-		Pages: pages, Allows: s.authentication.Anonymous.Allows, Refused: unauthenticated.NewMetrics(s.metrics),
+		Pages: pages, Allows: allows, Refused: unauthenticated.NewMetrics(s.metrics),
 	})
 }
 

@@ -77,13 +77,13 @@ func (s *settings) validateControllers() []error {
 	return errs
 }
 
-// controllers returns Controllers.Names, or its default. The default is shorter for a store to which other servers
-// write (etcd): there, a kube-controller-manager usually runs and does most of the work.
-func (s *settings) controllers(exclusive bool) []string {
+// controllers returns Controllers.Names, or its default. The default is shorter on etcd (expected is true): there, a
+// kube-controller-manager usually runs and does most of the work.
+func (s *settings) controllers(expected bool) []string {
 	switch {
 	case len(s.Controllers.Names) > 0:
 		return s.Controllers.Names
-	case exclusive:
+	case !expected:
 		return []string{"*"}
 	}
 	return []string{serviceAccountController, resourceQuotaController}
@@ -91,9 +91,9 @@ func (s *settings) controllers(exclusive bool) []string {
 
 // runsController reports whether a controller is switched on, by the rules of kube-controller-manager: the first entry
 // that names it decides, and otherwise whether "*" is an entry. The only effect of the entry "-*" is that the list is not
-// empty. exclusive means that no other server writes to the store.
-func (s *settings) runsController(name string, exclusive bool) bool {
-	entries := s.controllers(exclusive)
+// empty. expected means that there usually is a kube-controller-manager.
+func (s *settings) runsController(name string, expected bool) bool {
+	entries := s.controllers(expected)
 	for _, entry := range entries {
 		entry, off := strings.CutPrefix(entry, "-")
 		if entry == name || controllerAliases[entry] == name {
@@ -127,6 +127,7 @@ type controllersOptions struct {
 	api      *api
 	identity *identity.Identity
 	leader   *leader.Leader
+	members  bool // the store is that of Keelson's own members of etcd: no kube-controller-manager runs without being told
 	metrics  *metrics.Metrics
 	work     *background.Group
 	log      *slog.Logger
@@ -161,7 +162,9 @@ func startControllers(o controllersOptions) {
 	}
 }
 
-func (c *controllers) runs(name string) bool { return c.config.runsController(name, c.exclusive) }
+func (c *controllers) runs(name string) bool {
+	return c.config.runsController(name, !c.exclusive && !c.members)
+}
 
 // start starts a controller, if it is switched on.
 func (c *controllers) start(name string, make func(*activity.Part) background.Runner) {

@@ -33,10 +33,10 @@ func TestRunsController(t *testing.T) {
 		if errs := c.validateControllers(); len(errs) > 0 {
 			t.Errorf("%q: %v", test.entries, errs)
 		}
-		if got := c.runsController(namespaceController, test.exclusive); got != test.namespace {
+		if got := c.runsController(namespaceController, !test.exclusive); got != test.namespace {
 			t.Errorf("%q, exclusive %t: the namespace controller runs: %t", test.entries, test.exclusive, got)
 		}
-		if got := c.runsController(resourceQuotaController, test.exclusive); got != test.quota {
+		if got := c.runsController(resourceQuotaController, !test.exclusive); got != test.quota {
 			t.Errorf("%q, exclusive %t: the quota controller runs: %t", test.entries, test.exclusive, got)
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/object/apierr"
 	"github.com/keelson-dev/keelson/internal/object/apiresponse"
 	"github.com/keelson-dev/keelson/internal/server/health"
+	"github.com/keelson-dev/keelson/internal/server/members"
 	"github.com/keelson-dev/keelson/internal/server/snapshots"
 	"github.com/keelson-dev/keelson/internal/server/zpages"
 )
@@ -39,6 +40,7 @@ type router struct {
 	aggregator    *aggregator.Aggregator
 	peers         *peers.Peers // nil: requests are not forwarded to other servers on the same store
 	snapshots     http.Handler
+	members       http.Handler // nil: the server is not one of a cluster of servers
 	pages         *zpages.Handler
 	fairness      *flowcontrol.Controller   // nil: API priority and fairness is switched off
 	issuer        *serviceaccount.Discovery // nil: the issuer of tokens cannot be discovered
@@ -85,6 +87,8 @@ func (ro *router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		ro.fairness.ServeHTTP(w, r)
 	case path == snapshots.Path:
 		ro.snapshots.ServeHTTP(w, r)
+	case ro.members != nil && members.Serves(path):
+		ro.members.ServeHTTP(w, r)
 	case ro.debug.setVerbosity != nil && path == "/debug/flags/v":
 		ro.serveVerbosity(w, r)
 	case ro.debug.profiling && strings.HasPrefix(path, "/debug/pprof"):

@@ -41,6 +41,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/identity"
 	"github.com/keelson-dev/keelson/internal/server/listener"
 	"github.com/keelson-dev/keelson/internal/server/logwatch"
+	"github.com/keelson-dev/keelson/internal/server/members"
 	"github.com/keelson-dev/keelson/internal/server/offsite"
 	"github.com/keelson-dev/keelson/internal/server/reload"
 	"github.com/keelson-dev/keelson/internal/server/runtimeconfig"
@@ -212,6 +213,9 @@ func (s *starting) steps(ctx context.Context) []step {
 		{"read the tracing configuration", func() error { return s.openTracing(ctx) }},
 		{"listen", func() error { return s.listen(ctx) }},
 		{"lock the directories", s.lockDirectories},
+		{"join the cluster", func() error {
+			return s.stores.Join(ctx, members.Place{IP: s.listener.Advertised, URL: "https://" + s.listener.AdvertisedHostPort()})
+		}},
 		{"open the store, and make certificates and kinds", func() error {
 			return inParallel(
 				func() error { return s.stores.Open(ctx) },
@@ -239,7 +243,7 @@ func (s *starting) steps(ctx context.Context) []step {
 func (s *Server) stopSteps(ctx context.Context) []step {
 	return []step{
 		{"fail /readyz", func() error { s.ending.stopping.Store(true); return nil }},
-		{"leave the endpoints of the API", func() error { return s.controlPlane.leave(ctx) }},
+		{"leave the endpoints of the API", func() error { s.leaveEndpoints(ctx); return nil }},
 		{"let load balancers notice", func() error { return background.Sleep(ctx, s.config.Serving.Shutdown.Delay) }},
 		{"send new requests elsewhere", func() error { return s.http.refuse(ctx) }},
 		{"close the listener", s.listener.Close},
@@ -249,6 +253,14 @@ func (s *Server) stopSteps(ctx context.Context) []step {
 		{"end background work", func() error { s.endWork(); return nil }},
 		{"copy the last changes", func() error { s.directories.copy.Finish(ctx); return nil }},
 		{"close the store and release the directory", s.release},
+	}
+}
+
+// leaveEndpoints removes this server from the endpoints of the Service kubernetes. If that fails, because the store of several servers
+// cannot be reached, the entry expires by itself.
+func (s *Server) leaveEndpoints(ctx context.Context) {
+	if err := s.controlPlane.leave(ctx); err != nil {
+		s.log.Warn("the server did not remove itself from the endpoints of the API; its entry expires", "error", err)
 	}
 }
 
@@ -423,6 +435,12 @@ func (s *starting) chooseStores() (err error) {
 		Config: &s.config.Storage, Files: s.config.files, Egress: s.egress, Metrics: s.metrics, Log: s.log, Fail: s.ending.fail,
 		Clock: s.config.Testing.Clock, OpenStore: s.config.OpenStore, AdjustEngine: s.config.AdjustEngine,
 		Confirm: s.directories.copy.Confirm(), Bucket: s.directories.copy.Bucket(),
+		Members: func() *members.Cluster {
+			return members.New(members.Options{
+				Config: &s.config.Config, Flags: s.config.Diagnostics.Flags, Keys: s.keyFiles, Fail: s.ending.fail, Log: s.log,
+				Roots: func() []byte { return s.identity.Roots },
+			})
+		},
 	}
 	if origin := s.config.origin; origin != nil {
 		o.Image = origin.image
@@ -492,7 +510,7 @@ func (s *starting) buildAuthentication(ctx context.Context) (err error) {
 	s.authentication, err = authentication.New(ctx, authentication.Options{
 		Config: &s.config.Config, FlagGiven: s.config.flagGiven, Files: s.config.files, Own: own,
 		HostPort: s.listener.HostPort(), Advertised: s.listener.AdvertisedHostPort(),
-		Exclusive: s.stores.Exclusive() || s.config.onlyReads(), Registry: s.registry, Egress: s.egress, Calls: s.calls, Metrics: s.metrics,
+		Exclusive: s.stores.Exclusive() || s.stores.Members != nil || s.config.onlyReads(), Registry: s.registry, Egress: s.egress, Calls: s.calls, Metrics: s.metrics,
 		Work: s.work, Log: s.log,
 	})
 	if err == nil {
@@ -609,8 +627,26 @@ func (s *starting) startWork(ctx context.Context) error {
 	if s.stores.Encryption != nil {
 		s.work.Go("keys of the past", background.Forever(func(ctx context.Context) { s.stores.Keys.Run(ctx, s.api.resources, s.log) }))
 	}
+	if s.stores.Members != nil {
+		s.work.Go("members of the cluster", background.Forever(s.stores.Members.Run))
+	}
 	s.work.Go("own certificates", background.Forever(s.identity.Run))
 	return nil
+}
+
+// keyFiles returns the files with the keys of the server, by their path in the data directory. It waits until it has all of them.
+func (s *starting) keyFiles(ctx context.Context) (map[string][]byte, error) {
+	select {
+	case <-s.authenticationBuilt:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if keys := s.authentication.Keys.Own; keys != nil {
+		if err := keys.EnsureOwnKeyFile(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return snapshots.KeyFiles(s.config.Storage.DataDir, s.stores.EncryptionFile())
 }
 
 // startCopy begins to copy the store. It comes before anything is written, because writes may wait for the copy.
@@ -620,19 +656,7 @@ func (s *starting) startCopy(ctx context.Context) error {
 	}
 	err := s.directories.copy.Attach(ctx, offsite.Source{
 		Store: s.stores.Main, Name: s.listener.HostPort(), Lost: s.ending.fail, Handover: s.config.Handover,
-		Keys: func(ctx context.Context) (map[string][]byte, error) {
-			select {
-			case <-s.authenticationBuilt:
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			}
-			if keys := s.authentication.Keys.Own; keys != nil {
-				if err := keys.EnsureOwnKeyFile(ctx); err != nil {
-					return nil, err
-				}
-			}
-			return snapshots.KeyFiles(s.config.Storage.DataDir, s.config.Storage.EncryptionConfigFile)
-		},
+		Keys: s.keyFiles,
 	})
 	if err == nil {
 		s.work.Go("copy of the data", background.Forever(s.directories.copy.Run))
@@ -643,7 +667,7 @@ func (s *starting) startCopy(ctx context.Context) error {
 func (s *starting) startControllers() {
 	startControllers(controllersOptions{
 		config: s.config, registry: s.registry, store: s.stores.Main, api: s.api, identity: s.identity, metrics: s.metrics,
-		leader: s.controlPlane.leader, work: s.work, log: s.log,
+		leader: s.controlPlane.leader, members: s.stores.Members != nil, work: s.work, log: s.log,
 	})
 }
 
@@ -692,6 +716,7 @@ func (s *starting) buildHTTP() error {
 				Version: version.Of(s.gates.Release()), Started: time.Now(), Now: time.Now, Flags: s.config.Diagnostics.Flags,
 				Statusz: s.gates.Enabled(features.ComponentStatusz), Flagz: s.gates.Enabled(features.ComponentFlagz),
 			}),
+			members:  s.stores.MembersHandler(),
 			issuer:   s.authentication.IssuerDiscovery(),
 			fairness: s.fairness,
 			debug:    debugRoutes{profiling: !s.config.Diagnostics.NoProfiling, setVerbosity: s.config.Diagnostics.SetVerbosity, logs: logs},

@@ -360,7 +360,7 @@ func TestStartSaysWhatIsWrong(t *testing.T) {
 			func(c *settings) { c.API.FeatureGates = []string{"NoSuch=true"} }, "unrecognized feature gate: NoSuch",
 		},
 		"storage": {
-			func(c *settings) { c.Storage.Backend = "etcd3" }, `--storage must be embedded, memory or etcd, not "etcd3"`,
+			func(c *settings) { c.Storage.Backend = "etcd3" }, `--storage must be embedded, memory, etcd or members, not "etcd3"`,
 		},
 		"half a pair": {
 			func(c *settings) { c.Serving.TLS.CertFile = "x" }, "--tls-cert-file and --tls-private-key-file must be given together",

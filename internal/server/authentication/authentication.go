@@ -98,7 +98,7 @@ type Options struct {
 	Own        Own
 	HostPort   string // where clients on this machine reach the server
 	Advertised string // host and port at which clients on other machines reach it
-	// Exclusive is true if no other server uses the store.
+	// Exclusive is true if no other server uses the store, or all that do have the keys of this one.
 	Exclusive bool
 	Registry  *registry.Registry
 	Egress    *egress.Selector // nil: connections are opened directly

@@ -21,7 +21,8 @@ const (
 
 	// PrivateFile is the mode of files with keys.
 	PrivateFile = 0o600
-	privateDir  = 0o700
+	// PrivateDir is the mode of directories with keys or data.
+	PrivateDir = 0o700
 )
 
 // ErrUsed is returned if another process uses the data directory.
@@ -50,6 +51,9 @@ func Promotion(dataDir string) string { return filepath.Join(dataDir, "promote")
 
 // Mirror returns the directory of the store with the data of an etcd cluster and its past (Storage.LocalState).
 func Mirror(dataDir string) string { return filepath.Join(dataDir, "store.mirror") }
+
+// Member returns the directory of the member of a cluster of servers (Storage.Members).
+func Member(dataDir string) string { return filepath.Join(dataDir, "cluster") }
 
 // CopyRecord returns the file that says which epoch of the copy of --backup-to this directory has written last.
 func CopyRecord(dataDir string) string { return filepath.Join(dataDir, "copy.json") }
@@ -201,7 +205,7 @@ func Make(dir string) error {
 		}
 		parents = append(parents, filepath.Dir(at))
 	}
-	if err := os.MkdirAll(dir, privateDir); err != nil {
+	if err := os.MkdirAll(dir, PrivateDir); err != nil {
 		return err
 	}
 	for _, parent := range parents {
@@ -227,7 +231,7 @@ func Cause(err error) error {
 
 // CopyFiles copies the files of a directory to a new one. They keep their modes.
 func CopyFiles(from, to string) error {
-	if err := os.MkdirAll(to, privateDir); err != nil {
+	if err := os.MkdirAll(to, PrivateDir); err != nil {
 		return err
 	}
 	entries, err := os.ReadDir(from)

@@ -119,9 +119,9 @@ func standbyOfEtcd(t *testing.T, to string) {
 // TestCopyOfEtcdConfig checks what is refused for servers on etcd.
 func TestCopyOfEtcdConfig(t *testing.T) {
 	for want, change := range map[string]func(*config.Storage){
-		"=sync is not for data in etcd": func(s *config.Storage) { s.Backup.Mode = config.BackupSync },
-		"if the data is in etcd":        func(s *config.Storage) { s.DataDir = "" },
-		"Exclusive":                     func(s *config.Storage) { s.Backup.Exclusive, s.Backup.LockDuration = true, 2*time.Second },
+		"=sync is not for data that other servers write too": func(s *config.Storage) { s.Backup.Mode = config.BackupSync },
+		"if the data is in etcd":                             func(s *config.Storage) { s.DataDir = "" },
+		"Exclusive":                                          func(s *config.Storage) { s.Backup.Exclusive, s.Backup.LockDuration = true, 2*time.Second },
 	} {
 		c := onEtcd(t, "http://127.0.0.1:1", t.TempDir())
 		change(&c.Storage)

@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -25,6 +27,7 @@ import (
 	"github.com/keelson-dev/keelson/internal/server/filewatch"
 	"github.com/keelson-dev/keelson/internal/server/health"
 	"github.com/keelson-dev/keelson/internal/server/keptkeys"
+	"github.com/keelson-dev/keelson/internal/server/members"
 	"github.com/keelson-dev/keelson/internal/server/pace"
 	"github.com/keelson-dev/keelson/internal/server/reload"
 	"github.com/keelson-dev/keelson/internal/server/retention"
@@ -53,11 +56,14 @@ type Stores struct {
 	Main storage.Store
 	// Parts are the parts of the stores. Each has its own cache.
 	Parts []Part
+	// Members is nil unless this server is one of a cluster of servers with the same data.
+	Members *members.Cluster
 	// Encryption is nil if values are stored without encryption. Keys looks at each reload of its configuration.
 	Encryption *encrypt.Encryption
 	Keys       *keptkeys.Check
 
 	backend    backend
+	encryption encrypt.Options    // but for the file
 	etcdTLS    func() *tls.Config // of connections to etcd; nil if no files are configured
 	overridden []storage.Store    // the stores other than Main
 	measured   *cache.Stores
@@ -65,7 +71,9 @@ type Stores struct {
 
 // Options are the dependencies of Stores.
 type Options struct {
-	Config  *config.Storage
+	Config *config.Storage
+	// Members makes Stores.Members, if that is needed.
+	Members func() *members.Cluster
 	Files   *reload.Files
 	Egress  *egress.Selector
 	Metrics *metrics.Metrics
@@ -119,17 +127,43 @@ func New(o Options) (*Stores, error) {
 	}
 	counts := encrypt.NewMetrics(bootstrap.ServerName(host))
 	o.Metrics.Register(counts)
-	if o.Config.EncryptionConfigFile == "" {
-		return s, nil
-	}
-	return s, s.openEncryption(encrypt.Options{
-		File: o.Config.EncryptionConfigFile, Reload: o.Config.EncryptionReload, Root: s.backend.root,
-		Metrics: counts, Logger: o.Log,
-	})
+	s.encryption = encrypt.Options{Reload: o.Config.EncryptionReload, Root: s.backend.root, Metrics: counts, Logger: o.Log}
+	return s, s.openEncryption()
 }
 
-// openEncryption applies the encryption configuration.
-func (s *Stores) openEncryption(o encrypt.Options) (err error) {
+// EncryptionFile returns the path of the encryption configuration: the configured one, or the one that this server was given when it
+// joined a cluster. "" means that there is none.
+func (s *Stores) EncryptionFile() string {
+	file := s.Config.EncryptionConfigFile
+	if file == "" && s.Members != nil {
+		given := filepath.Join(s.Config.DataDir, members.EncryptionFile)
+		if _, err := os.Stat(given); err == nil {
+			return given
+		}
+	}
+	return file
+}
+
+// Join makes this server a member of a cluster, if it shall join one. The caller has locked the data directory.
+func (s *Stores) Join(ctx context.Context, at members.Place) error {
+	if s.Members == nil {
+		return nil
+	}
+	if err := s.Members.Join(ctx, at); err != nil {
+		return err
+	}
+	if s.Encryption == nil { // it may have been given a configuration
+		return s.openEncryption()
+	}
+	return nil
+}
+
+// openEncryption applies the encryption configuration, if there is one.
+func (s *Stores) openEncryption() (err error) {
+	o := s.encryption
+	if o.File = s.EncryptionFile(); o.File == "" {
+		return nil
+	}
 	if !o.Reload {
 		o.Read = filewatch.ReadFile
 		s.Encryption, err = encrypt.Open(o)
@@ -156,6 +190,9 @@ func (s *Stores) choose() backend {
 	switch s.Config.Backend {
 	case config.StorageEtcd:
 		return backend{cluster: "etcd-0", root: etcdRoot(&s.Config.Etcd), open: s.openClusters}
+	case config.StorageMembers:
+		s.Members = s.Options.Members()
+		return backend{cluster: "etcd-0", root: etcdRoot(&s.Config.Etcd), check: s.Members.Check, open: s.openMember}
 	case config.StorageMemory:
 		return backend{cluster: "embedded", open: func(ctx context.Context) error {
 			return s.openEmbedded(ctx, embedded.Options{InMemory: true})
@@ -163,7 +200,7 @@ func (s *Stores) choose() backend {
 	}
 	return backend{
 		cluster: "embedded",
-		check:   func() error { return datadir.NotRestoring(s.Config.DataDir) },
+		check:   s.checkSingle,
 		open: func(ctx context.Context) error {
 			r, err := copies.ReadRecord(datadir.CopyRecord(s.Config.DataDir), "")
 			if err != nil {
@@ -172,6 +209,14 @@ func (s *Stores) choose() backend {
 			return s.openEmbedded(ctx, embedded.Options{Dir: datadir.StoreDir(s.Config.DataDir), MinRevision: r.MinRevision})
 		},
 	}
+}
+
+// checkSingle returns an error if the data directory is not that of a single server.
+func (s *Stores) checkSingle() error {
+	if _, err := os.Stat(datadir.Member(s.Config.DataDir)); err == nil {
+		return config.Errorf("{Storage.DataDir} has a member of a cluster; start it with {Storage.Backend}=%s", config.StorageMembers)
+	}
+	return datadir.NotRestoring(s.Config.DataDir)
 }
 
 // Check returns an error if the data directory must not be used. It writes nothing.
@@ -358,6 +403,39 @@ func (s *Stores) openClusters(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return s.useCluster(ctx, store)
+}
+
+// MembersHandler returns the handler of the membership, nil if this server is not one of a cluster.
+func (s *Stores) MembersHandler() http.Handler {
+	if s.Members == nil {
+		return nil
+	}
+	return s.Members.Handler()
+}
+
+// openMember starts the member of this process.
+func (s *Stores) openMember(ctx context.Context) error {
+	own, err := s.Members.Start(ctx)
+	if err != nil {
+		return err
+	}
+	store, err := etcd.Open(ctx, s.clusterOptions(etcd.Options{Own: own, Recorder: etcd.NewMetrics(s.Metrics)}))
+	if err != nil {
+		return err
+	}
+	if err := s.useCluster(ctx, store); err != nil {
+		return err
+	}
+	await := func(context.Context) error { return nil }
+	if local, ok := s.Main.(*mirror.Store); ok {
+		await = local.Mirror.Await
+	}
+	return s.Members.Settle(ctx, store, await)
+}
+
+// useCluster makes a cluster the main store.
+func (s *Stores) useCluster(ctx context.Context, store *etcd.Store) error {
 	s.Main = store
 	add := func(part storage.Store, contains func(key string) bool) {
 		p := Part{
@@ -400,25 +478,34 @@ func (s *Stores) openMirror(store *etcd.Store, dir string, place bucket.Bucket) 
 		return nil, err
 	}
 	s.adjust(&o)
-	return mirror.NewStore(mirror.Open(mirror.Options{Source: store, Bucket: place, Store: o, Now: s.Clock.Now, Log: s.Log})), nil
+	mo := mirror.Options{Source: store, Bucket: place, Store: o, Now: s.Clock.Now, Log: s.Log}
+	if s.Members != nil {
+		mo.Another = s.Members.FetchPast
+	}
+	m := mirror.Open(mo)
+	s.Members.SetPast(m)
+	return mirror.NewStore(m), nil
 }
 
 func (s *Stores) openCluster(ctx context.Context, servers []string, calls etcd.Recorder) (*etcd.Store, error) {
-	c := s.Config.Etcd
 	var dial func(context.Context, string, string) (net.Conn, error)
 	if s.Egress.Has(egress.Etcd) { // without a proxy, the client opens connections itself
 		dial = s.Egress.Dialer(egress.Etcd)
 	}
-	store, err := etcd.Open(ctx, etcd.Options{
-		Endpoints: servers, TLS: s.etcdTLS, Prefix: etcdRoot(&c),
-		CompactionInterval: c.CompactionInterval, PollInterval: cmp.Or(c.DBMetricPollInterval, -1),
-		LeaseReuse: c.LeaseReuse, Records: s.Config.HasLocalState(), Now: s.Clock.Now, Logger: s.Log,
-		Dial: dial, OnFailure: s.failed, Recorder: calls,
-	})
+	store, err := etcd.Open(ctx, s.clusterOptions(etcd.Options{Endpoints: servers, TLS: s.etcdTLS, Dial: dial, Recorder: calls}))
 	if err != nil {
 		return nil, config.Errorf("{Storage.Etcd.Servers}: %w", err)
 	}
 	return store, nil
+}
+
+// clusterOptions adds what all clusters have in common to options.
+func (s *Stores) clusterOptions(o etcd.Options) etcd.Options {
+	c := &s.Config.Etcd
+	o.Prefix, o.CompactionInterval, o.PollInterval = etcdRoot(c), c.CompactionInterval, cmp.Or(c.DBMetricPollInterval, -1)
+	o.LeaseReuse, o.Records, o.Now = c.LeaseReuse, s.Config.HasLocalState(), s.Clock.Now
+	o.Logger, o.OnFailure = s.Log, s.failed
+	return o
 }
 
 // isOf reports whether a kind is served as a resource.
@@ -512,6 +599,7 @@ func (s *Stores) Close() error {
 	if s.Main != nil {
 		errs = append(errs, s.Main.Close())
 	}
+	errs = append(errs, s.Members.Close())
 	if s.Encryption != nil {
 		errs = append(errs, s.Encryption.Close())
 	}
