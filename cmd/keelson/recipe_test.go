@@ -27,6 +27,11 @@ func TestAvailability(t *testing.T) {
 	recipe{document: "availability.md", section: "Try it", ports: []string{"6443", "6444"}}.run(t)
 }
 
+// TestThreeMembers runs the commands of docs/members.md: three members, one of which is lost and replaced, and one that goes on alone.
+func TestThreeMembers(t *testing.T) {
+	recipe{document: "members.md", section: "Try it", ports: []string{"6443", "6444", "6445", "2380", "2381", "2382"}}.run(t)
+}
+
 // TestRestoreDrill runs the commands of the restore drill in docs/operations.md.
 func TestRestoreDrill(t *testing.T) {
 	recipe{document: "operations.md", section: "A restore drill", ports: []string{"6443", "6444"}}.run(t)

@@ -31,7 +31,9 @@ const (
 )
 
 // roles run until the process is killed. They call ready when they serve.
-var roles = map[string]func(settings []byte, ready func()) error{"member": beMember, "replica": beReplica}
+var roles = map[string]func(settings []byte, ready func()) error{
+	"member": beMember, "replica": beReplica, "own member": beOwnMember,
+}
 
 func TestMain(m *testing.M) {
 	run, is := roles[os.Getenv(roleVar)]
