@@ -83,6 +83,9 @@ func (p *Pair) send(ctx context.Context, id int, rng *rand.Rand) {
 			}
 		case history.Refused:
 			sleep(ctx, 5*time.Millisecond) // the standby does not listen
+		case history.Done:
+			p.done.Add(1)
+			fallthrough
 		default:
 			p.last.Store(int64(to))
 		}

@@ -73,6 +73,7 @@ type Pair struct {
 	window  atomic.Int64 // of keys, see Pair.key
 	unknown atomic.Int64 // the number of writes whose results are not known
 	last    atomic.Int64 // the side that has answered last
+	done    atomic.Int64 // the number of requests that were done
 }
 
 // side is one of the two servers. It is started again when it has ended, unless it is held.

@@ -34,6 +34,7 @@ func (p *Pair) Rounds(rounds int) {
 			defer close(loaded)
 			p.load(ctx, 8, seed)
 		}()
+		p.awaitDone(ctx)
 		sleep(ctx, p.random(time.Second))
 		what := ""
 		for range 1 + p.rng.IntN(2) {
@@ -59,10 +60,21 @@ func (p *Pair) Rounds(rounds int) {
 		t.Logf("round %d%s: %d requests, %d answered, takeovers %v", round, what, len(ops), n, outage)
 		before, past = after, ops
 	}
-	if answered < 25*rounds {
+	if answered < least*rounds {
 		t.Errorf("only %d requests were answered", answered)
 	}
 	logTakeovers(t, takeovers)
+}
+
+// least is the number of requests that are done in each round before its first fault.
+const least = 25
+
+// awaitDone waits until least more requests were done, at most for the time patience: on a busy machine, the first ones may take a second.
+func (p *Pair) awaitDone(ctx context.Context) {
+	limit, end := time.Now().Add(patience), p.done.Load()+least
+	for p.done.Load() < end && time.Now().Before(limit) {
+		sleep(ctx, 10*time.Millisecond)
+	}
 }
 
 // term returns the number of takeovers before a revision: each leaves out a thousand million revisions.
