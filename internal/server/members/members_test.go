@@ -271,6 +271,10 @@ func TestReset(t *testing.T) {
 	}
 	servertest.Stop(t, b)
 	servertest.Stop(t, a)
+	// As if the process had been killed when the record was written and the data was not yet replaced.
+	if err := os.WriteFile(filepath.Join(reset.Storage.DataDir, "cluster", "reset.json"), []byte(`{"Revision":1000000001}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for range 2 { // the second time, the flag has no effect
 		c = servertest.Start(t, reset)
 		c.Get(maps + "/first")

@@ -50,8 +50,8 @@ func (c *Cluster) writeReset(r *resetRecord) error {
 	return certs.WriteFile(c.resetFile(), text, datadir.PrivateFile)
 }
 
-// reset makes this server the only member of a new cluster, if Members.Reset asks for it and that has not been done. o are the options of
-// the member.
+// reset makes this server the only member of a new cluster, if Members.Reset asks for it and that has not been done. One that was
+// interrupted before Settle is done again, because its record may be older than its effect. o are the options of the member.
 func (c *Cluster) reset(ctx context.Context, o member.Options) error {
 	if err := member.FinishReset(c.dir); err != nil {
 		return err
@@ -64,7 +64,7 @@ func (c *Cluster) reset(ctx context.Context, o member.Options) error {
 		return os.Remove(c.resetFile())
 	case !c.Config.Storage.Members.Reset:
 		return nil
-	case r != nil:
+	case r != nil && r.Settled:
 		c.Log.Warn("--cluster-reset has no effect, because this server has been reset; start it without that flag", "reset", r.Time)
 		return nil
 	}
