@@ -34,9 +34,9 @@ type Storage struct {
 	Etcd Etcd
 	// Members configures the cluster of servers of StorageMembers.
 	Members Members
-	// LocalState, if the data is shared and there is a DataDir, keeps the data and its past there too (LocalStateOn), so that every server can tell
-	// what was changed, when and by whom, however soon etcd forgets it. With LocalStateOff the server has no past, and does not tell
-	// others who has made its changes. The default is LocalStateOn (--local-state).
+	// LocalState, if the data is shared and there is a DataDir, keeps the data and its past there too (LocalStateOn), so that every
+	// server can tell what was changed, when and by whom, however soon etcd forgets it. With LocalStateOff the server has no past, and
+	// does not tell others who has made its changes. The default is LocalStateOn (--local-state).
 	LocalState string `flag:"local-state"`
 	// HistoryWindow is how long the embedded engine keeps old revisions. For that time a list can be continued and a
 	// watch resumed. The default is 5 minutes (--history-window).

@@ -510,8 +510,8 @@ func (s *starting) buildAuthentication(ctx context.Context) (err error) {
 	s.authentication, err = authentication.New(ctx, authentication.Options{
 		Config: &s.config.Config, FlagGiven: s.config.flagGiven, Files: s.config.files, Own: own,
 		HostPort: s.listener.HostPort(), Advertised: s.listener.AdvertisedHostPort(),
-		Exclusive: s.stores.Exclusive() || s.stores.Members != nil || s.config.onlyReads(), Registry: s.registry, Egress: s.egress, Calls: s.calls, Metrics: s.metrics,
-		Work: s.work, Log: s.log,
+		Exclusive: s.stores.Exclusive() || s.stores.Members != nil || s.config.onlyReads(),
+		Registry:  s.registry, Egress: s.egress, Calls: s.calls, Metrics: s.metrics, Work: s.work, Log: s.log,
 	})
 	if err == nil {
 		close(s.authenticationBuilt)

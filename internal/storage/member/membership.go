@@ -117,7 +117,8 @@ func (m *Member) Remove(ctx context.Context, id uint64) error {
 		_, err := m.client.MemberRemove(ctx, id)
 		return err
 	})
-	if rpctypes.ErrorDesc(err) == rpctypes.ErrorDesc(rpctypes.ErrMemberNotFound) || m.server.IsIDRemoved(id) { // this one ends before it answers
+	// A member that removes itself ends before it answers.
+	if rpctypes.ErrorDesc(err) == rpctypes.ErrorDesc(rpctypes.ErrMemberNotFound) || m.server.IsIDRemoved(id) {
 		return nil
 	}
 	return err

@@ -186,9 +186,9 @@ func (m *Mirror) apply(
 	})
 }
 
-// open opens the mirror, if the cluster still has all changes since it was written. Otherwise it makes it out of that of another server or
-// of the copy, if that holds for them, or else with the keys of the cluster. If the disk or the bucket fails, it is not known which of them is right, and open
-// returns an error: a mirror that is made anew has no past.
+// open opens the mirror, if the cluster still has all changes since it was written. Otherwise it makes it out of that of another
+// server or of the copy, if that holds for them, or else with the keys of the cluster. If the disk or the bucket fails, it is not
+// known which of them is right, and open returns an error: a mirror that is made anew has no past.
 func (m *Mirror) open(ctx context.Context, ends *leases) (*embedded.Follower, error) {
 	making := m.o.Store
 	making.Dir += ".making"
